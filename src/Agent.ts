@@ -1,0 +1,501 @@
+/**
+ * Agents: a model in a loop with tools, that always ends in one of five ways, for a reason that is written down.
+ *
+ * `make` defines one, `run` starts a run of it, `stream` does the same for a watcher, `resume` takes a stopped run up
+ * again, and `decide` records what a person thinks of a call. `asTool` makes an agent a tool of another.
+ *
+ * @example
+ * ```ts
+ * import * as Effect from "effect/Effect"
+ * import { Agent } from "checkrein"
+ *
+ * const poet = Agent.make("poet", { instructions: "Answer in rhyme.", limits: { turns: 3, usd: 0.01 } })
+ * const program = Effect.map(Agent.run(poet, "Why do logs rotate?"), ({ output }) => output)
+ * ```
+ */
+import type * as LanguageModel from "effect/ai/LanguageModel"
+import * as Tool from "effect/ai/Tool"
+import * as Toolkit from "effect/ai/Toolkit"
+import type * as Cause from "effect/Cause"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import type * as Layer from "effect/Layer"
+import * as Pipeable from "effect/Pipeable"
+import * as Queue from "effect/Queue"
+import * as Schema from "effect/Schema"
+import * as Stream from "effect/Stream"
+import { type Definition, type Refused, toolkitOf } from "./loop/Definition.ts"
+import type { AnyToolkit } from "./loop/Job.ts"
+import * as Policy from "./loop/Policy.ts"
+import * as Runs from "./loop/Runs.ts"
+import * as SubAgent from "./loop/SubAgent.ts"
+import * as Words from "./loop/Words.ts"
+import type { LimitsInput } from "./run/Limits.ts"
+import type { Message } from "./run/Message.ts"
+import type { ApprovalRequest, LiveEvent } from "./run/RunEvent.ts"
+import { type Completed, isRunExit, type RunExit } from "./run/RunExit.ts"
+import type { RunState } from "./run/RunState.ts"
+import { type RunBusy, type RunNotFound, RunStore, type RunStoreError } from "./store/RunStore.ts"
+import { ToolFailure } from "./tool/ToolFailure.ts"
+
+export { AgentMismatch, type Refused, UnpricedModel } from "./loop/Definition.ts"
+export { CancelReason } from "./loop/Loop.ts"
+export type { PolicyInput, ToolErrors } from "./loop/Policy.ts"
+
+const TypeId: unique symbol = Symbol.for("checkrein/Agent")
+
+/**
+ * An agent: what it answers with (`A`), how getting its tools may fail (`E`) and what it needs to run (`R`). Its tools
+ * are not in the type.
+ */
+export interface Agent<out A, out E = never, out R = never> extends Pipeable.Pipeable {
+  readonly [TypeId]: { readonly _A: () => A; readonly _E: () => E; readonly _R: () => R }
+  readonly name: string
+}
+
+/** What an agent may be given besides its name. */
+export interface Options<Tools extends Record<string, Tool.Any>, TE, TR, Out extends Schema.Top> {
+  /** The system message of every run. */
+  readonly instructions?: string | undefined
+  /** The tools: a toolkit, whose handlers are provided around the run, or one that has its handlers already. */
+  readonly toolkit?:
+    | Toolkit.WithHandler<Tools>
+    | Effect.Effect<Toolkit.WithHandler<Tools>, TE, TR>
+    | undefined
+  /**
+   * What a run has to come to. With it, prose does not complete a run: the model has to call `submit_result` with a
+   * value of this schema, and may ask a person with `request_input`. Without it, the answer is the model's text.
+   */
+  readonly output?: Out | undefined
+  /** What a run may use. Default: 20 turns. */
+  readonly limits?: LimitsInput | undefined
+  /** How errors, repetition, reuse and retries are treated. */
+  readonly policy?: Policy.PolicyInput | undefined
+  /** Conditions looked at before each model call; the first that yields a sentence stops the run with it. */
+  readonly stopWhen?:
+    | ((state: RunState) => string | undefined)
+    | ReadonlyArray<(state: RunState) => string | undefined>
+    | undefined
+}
+
+/** What an agent's tools need besides their handlers. */
+export type ToolServices<Tools extends Record<string, Tool.Any>> =
+  | Tool.HandlerServices<Tools[keyof Tools]>
+  | Tool.ParametersEncodingServices<Tools[keyof Tools]>
+
+// The definition behind an agent: its types are the agent's own, so nothing outside this module sees it.
+const definitions = new WeakMap<object, Definition>()
+
+const definitionOf = (agent: Agent<unknown, unknown, unknown>): Definition => {
+  const definition = definitions.get(agent)
+  if (definition === undefined) throw new TypeError("this is not an agent: use Agent.make")
+  return definition
+}
+
+const fromDefinition = (definition: Definition): Agent<never> => {
+  const phantom = (): never => {
+    throw new TypeError("an agent's type parameters have no value")
+  }
+  const agent: Agent<never> = {
+    [TypeId]: { _A: phantom, _E: phantom, _R: phantom },
+    name: definition.name,
+    pipe() {
+      // biome-ignore lint/complexity/noArguments: what effect's own Pipeable takes
+      return Pipeable.pipeArguments(this, arguments)
+    }
+  }
+  definitions.set(agent, definition)
+  return agent
+}
+
+/**
+ * Defines an agent. Nothing runs yet.
+ *
+ * @example
+ * ```ts
+ * import { Schema } from "effect"
+ * import { Tool, Toolkit } from "effect/ai"
+ * import { Agent } from "checkrein"
+ *
+ * const ListFiles = Tool.make("list_files", { success: Schema.Array(Schema.String) }).annotate(Tool.Readonly, true)
+ * const analyst = Agent.make("log-analyst", {
+ *   instructions: "Answer from the log files.",
+ *   toolkit: Toolkit.make(ListFiles),
+ *   limits: { turns: 20, usd: 0.05, time: "10 minutes" }
+ * })
+ * ```
+ */
+export const make = <
+  Tools extends Record<string, Tool.Any> = {},
+  TE = never,
+  TR = never,
+  Out extends Schema.Top = typeof Schema.String
+>(
+  name: string,
+  options: Options<Tools, TE, TR, Out> = {}
+): Agent<
+  Out["Type"],
+  TE,
+  LanguageModel.LanguageModel | TR | ToolServices<Tools> | Out["DecodingServices"] | Out["EncodingServices"]
+> => {
+  const { stopWhen } = options
+  return fromDefinition({
+    name,
+    instructions: options.instructions,
+    // The loop knows tools by name alone; their types are kept in this function's result.
+    toolkit: toolkitOf(options.toolkit as AnyToolkit | Effect.Effect<AnyToolkit> | undefined),
+    output: options.output,
+    limits: options.limits ?? {},
+    policy: Policy.fromInput(options.policy),
+    stopWhen: stopWhen === undefined ? [] : typeof stopWhen === "function" ? [stopWhen] : stopWhen,
+    provided: (effect) => effect
+  })
+}
+
+/**
+ * Provides an agent with a layer: a cheaper model for a sub-agent, say, or its tools' handlers.
+ *
+ * @example
+ * ```ts
+ * import { Agent } from "checkrein"
+ * import { Scripted } from "checkrein/provider"
+ *
+ * const offline = Agent.make("helper").pipe(
+ *   Agent.provide(Scripted.layer(Scripted.make("hello", [Scripted.text("Hello.")])))
+ * )
+ * ```
+ */
+export const provide =
+  <RO, LE, RI>(layer: Layer.Layer<RO, LE, RI>) =>
+  <A, E, R>(self: Agent<A, E, R>): Agent<A, E | LE, Exclude<R, RO> | RI> => {
+    const definition = definitionOf(self)
+    return fromDefinition({
+      ...definition,
+      provided: (effect) => Effect.provide(definition.provided(effect), layer)
+    })
+  }
+
+/** How a run fails that gives no answer: one of the exits, or what is outside any run. */
+export type Failure<E> = RunExit | RunBusy | RunStoreError | Refused | E
+
+/**
+ * Runs an agent until it ends. Completion is the success; every other ending is a typed failure that carries the state
+ * of the run, except cancellation, which is interruption of the fiber.
+ *
+ * A `runId` that is stored already is not started again: the run is taken up where it is, and a completed one yields
+ * its stored result. `after` starts with the transcript of a completed run: a follow-up, with its own limits.
+ *
+ * @example
+ * ```ts
+ * import * as Effect from "effect/Effect"
+ * import { Agent } from "checkrein"
+ *
+ * declare const analyst: Agent.Agent<string>
+ *
+ * const program = Agent.run(analyst, "Which log file mentions a timeout?", { limits: { turns: 5 } }).pipe(
+ *   Effect.map(({ output, run }) => `${output} ($${run.costUsd})`),
+ *   Effect.catchTag("MaxTurnsExceeded", ({ run }) => Effect.succeed(`no answer in ${run.turns} turns`))
+ * )
+ * ```
+ */
+export const run = <A, E, R>(
+  agent: Agent<A, E, R>,
+  input: string | ReadonlyArray<Message>,
+  options: Runs.RunOptions = {}
+): Effect.Effect<Completed<A>, Failure<E>, R | RunStore> =>
+  typed<A, E, R>(Runs.run(definitionOf(agent), input, options, Runs.alone))
+
+/**
+ * Takes a stopped run up again, or one whose process has died. A completed run yields its stored result; a failed one
+ * fails again unless `force` is set. `limits` change those that are named; `message` answers the question that the run
+ * stopped for, or else is said to the model.
+ *
+ * Fails with `RunNotFound` for an unknown id, with `AgentMismatch` for a run of another agent, and with `RunBusy`
+ * while somebody else drives it.
+ *
+ * @example
+ * ```ts
+ * import * as Effect from "effect/Effect"
+ * import { Agent } from "checkrein"
+ *
+ * declare const analyst: Agent.Agent<string>
+ *
+ * const program = Agent.run(analyst, "Free some space.").pipe(
+ *   Effect.catchTag("BudgetExceeded", ({ run }) => Agent.resume(analyst, run.runId, { limits: { usd: 0.1 } }))
+ * )
+ * ```
+ */
+export const resume = <A, E, R>(
+  agent: Agent<A, E, R>,
+  runId: string,
+  options: Runs.ResumeOptions = {}
+): Effect.Effect<Completed<A>, Failure<E> | RunNotFound, R | RunStore> =>
+  typed<A, E, R>(Runs.resume(definitionOf(agent), runId, options, Runs.alone))
+
+/**
+ * Runs an agent and streams what happens: the stored events, the model's text as it is written, and the progress of
+ * tools. The stream owns the run: whoever stops reading cancels it. It fails as `run` does, and ends after
+ * `run_stopped` when the run completed.
+ *
+ * @example
+ * ```ts
+ * import { Console, Stream } from "effect"
+ * import { Agent } from "checkrein"
+ *
+ * declare const analyst: Agent.Agent<string>
+ *
+ * const program = Agent.stream(analyst, "Which log file mentions a timeout?").pipe(
+ *   Stream.runForEach((event) => (event.type === "text_delta" ? Console.log(event.delta) : Console.log(event.type)))
+ * )
+ * ```
+ */
+export const stream = <A, E, R>(
+  agent: Agent<A, E, R>,
+  input: string | ReadonlyArray<Message>,
+  options: Runs.RunOptions = {}
+): Stream.Stream<LiveEvent, Failure<E>, R | RunStore> =>
+  Stream.unwrap(
+    Effect.gen(function* () {
+      const queue = yield* Queue.make<LiveEvent, Failure<E> | Cause.Done>()
+      const watcher = (event: LiveEvent) => void Queue.offerUnsafe(queue, event)
+      const running = Runs.run(definitionOf(agent), input, options, { streaming: true, watcher })
+      yield* typed<A, E, R>(running).pipe(
+        Effect.onExit((exit) =>
+          Exit.isSuccess(exit) ? Queue.end(queue) : Queue.failCause(queue, exit.cause)
+        ),
+        Effect.forkScoped
+      )
+      return Stream.fromQueue(queue)
+    })
+  )
+
+/** The one place where an erased run gets its agent's types back: `make` and `provide` have put them together. */
+const typed = <A, E, R>(
+  effect: Effect.Effect<Completed<unknown>, unknown, unknown>
+): Effect.Effect<Completed<A>, Failure<E>, R | RunStore> =>
+  effect as Effect.Effect<Completed<A>, Failure<E>, R | RunStore>
+
+/**
+ * Every ending as one value: what failed with a `RunExit` succeeds with it. Interruption stays interruption.
+ *
+ * @example
+ * ```ts
+ * import { Effect, Match } from "effect"
+ * import { Agent } from "checkrein"
+ *
+ * declare const analyst: Agent.Agent<string>
+ *
+ * const program = Agent.outcome(Agent.run(analyst, "Anything new?")).pipe(
+ *   Effect.map((ending) => (ending._tag === "Completed" ? ending.output : ending.message))
+ * )
+ * ```
+ */
+export const outcome = <A, E, R>(
+  self: Effect.Effect<Completed<A>, E, R>
+): Effect.Effect<Completed<A> | Extract<E, RunExit>, Exclude<E, RunExit>, R> =>
+  Effect.matchEffect(self, {
+    onFailure: (error) => (isExit(error) ? Effect.succeed(error) : Effect.fail(error as Exclude<E, RunExit>)),
+    onSuccess: (completed) => Effect.succeed(completed)
+  })
+
+const isExit = <E>(error: E): error is Extract<E, RunExit> => isRunExit(error)
+
+/** What a person decides about a call. */
+export type Decision =
+  | { readonly _tag: "Approve"; readonly args?: Schema.Json }
+  | { readonly _tag: "Reject"; readonly reason?: string }
+
+/** The call may run; with `args`, with these arguments instead, which then are what was approved. */
+export const approve = (options: { readonly args?: Schema.Json } = {}): Decision => ({
+  _tag: "Approve",
+  ...options
+})
+
+/** The call may not run; the model is told so, with the reason if there is one. */
+export const reject = (reason?: string): Decision => ({
+  _tag: "Reject",
+  ...(reason === undefined ? undefined : { reason })
+})
+
+/** The call does not wait for this: it was decided already, it has other arguments by now, or there is no such call. */
+export class CallNotPending extends Schema.TaggedError<CallNotPending>()("CallNotPending", {
+  runId: Schema.String,
+  callId: Schema.String,
+  problem: Schema.String
+}) {
+  override get message(): string {
+    return `call ${this.callId} of run ${this.runId} does not wait for this: ${this.problem}`
+  }
+}
+
+/** Names a call. With `argsDigest` only the call with these very arguments is meant. */
+export interface CallRef {
+  readonly runId: string
+  readonly callId: string
+  readonly argsDigest?: string
+}
+
+const waiting = (ref: CallRef, calls: ReadonlyArray<ApprovalRequest>, what: string) => {
+  const call = calls.find(({ callId, runId }) => callId === ref.callId && runId === ref.runId)
+  const refuse = (problem: string) =>
+    Effect.fail(new CallNotPending({ runId: ref.runId, callId: ref.callId, problem }))
+  if (call === undefined) return refuse(`it is not among the calls that wait for ${what}`)
+  return ref.argsDigest === undefined || ref.argsDigest === call.argsDigest
+    ? Effect.succeed(call)
+    : refuse("its arguments are not the ones that were looked at")
+}
+
+/**
+ * Records a decision about a call that waits for one; the run is resumed separately. A decision is used once, however
+ * many people decide: the first counts. The cost does not depend on the length of the run.
+ *
+ * @example
+ * ```ts
+ * import * as Effect from "effect/Effect"
+ * import { Agent } from "checkrein"
+ *
+ * declare const cleaner: Agent.Agent<string>
+ *
+ * const program = Agent.run(cleaner, "Free some space.").pipe(
+ *   Effect.catchTag("ApprovalRequired", ({ calls, run }) =>
+ *     Effect.forEach(calls, (call) => Agent.decide(call, Agent.reject("keep the logs"), { by: "ann" })).pipe(
+ *       Effect.andThen(Agent.resume(cleaner, run.runId))
+ *     )
+ *   )
+ * )
+ * ```
+ */
+export const decide = (
+  call: CallRef,
+  decision: Decision,
+  options: { readonly by?: string } = {}
+): Effect.Effect<void, RunNotFound | RunStoreError | CallNotPending, RunStore> =>
+  Effect.gen(function* () {
+    const store = yield* RunStore
+    const { approvals } = yield* store.summary(call.runId)
+    const { argsDigest, callId } = yield* waiting(call, approvals, "a decision")
+    const { _tag, ...rest } = decision
+    const verdict = _tag === "Approve" ? "approved" : "rejected"
+    yield* store.send(call.runId, {
+      type: "decide",
+      callId,
+      argsDigest,
+      decision: verdict,
+      ...rest,
+      ...options
+    })
+  })
+
+/** What became of a call whose outcome was unknown. */
+export type Resolution =
+  | { readonly _tag: "Happened"; readonly content: string }
+  | { readonly _tag: "DidNotHappen" }
+
+/** It happened, with this result in words for the model. */
+export const happened = (content: string = Words.happened): Resolution => ({ _tag: "Happened", content })
+
+/** It did not happen. The model is told so, and may call again. */
+export const didNotHappen: Resolution = { _tag: "DidNotHappen" }
+
+/**
+ * Records what became of a call of unknown outcome; the run is resumed separately.
+ */
+export const resolve = (
+  call: CallRef,
+  resolution: Resolution,
+  options: { readonly by?: string } = {}
+): Effect.Effect<void, RunNotFound | RunStoreError | CallNotPending, RunStore> =>
+  Effect.gen(function* () {
+    const store = yield* RunStore
+    const { unknown } = yield* store.summary(call.runId)
+    const { callId } = yield* waiting(call, unknown, "a resolution")
+    yield* store.send(call.runId, {
+      type: "resolve",
+      callId,
+      outcome: resolution._tag === "Happened" ? "happened" : "did_not_happen",
+      content: resolution._tag === "Happened" ? resolution.content : Words.didNotHappen,
+      ...options
+    })
+  })
+
+const Task = Schema.Struct({
+  task: Schema.String.annotate({
+    description: "The task, complete in itself: nothing else of this conversation is seen."
+  })
+})
+
+/** A sub-agent as a tool, and the layer of its handler. */
+export interface AsTool<Name extends string, P extends Schema.Top, S extends Schema.Top, R> {
+  readonly tool: Tool.Tool<
+    Name,
+    {
+      readonly parameters: P
+      readonly success: S
+      readonly failure: typeof ToolFailure
+      readonly failureMode: "error"
+    },
+    R | RunStore
+  >
+  readonly layer: Layer.Layer<Tool.Handler<Name>>
+}
+
+/**
+ * Makes an agent a tool of another. Each call is a child run, with the id `parent/callId`, an own transcript and own
+ * limits; a Stop of the parent stops it, its cost is the parent's too, and a resume of the parent continues it. What
+ * waits for a person, for the provider or for an unknown outcome suspends the parent; a child that runs out of turns or
+ * budget, or fails, comes back in words, with what it had found.
+ *
+ * `success` is the schema of the agent's answer, text by default; `input` turns the parameters (`{ task }` by default)
+ * into the child's task. Calls run one after the other; annotate the tool with `Tool.Readonly` to have several run at
+ * the same time.
+ *
+ * @example
+ * ```ts
+ * import { Toolkit } from "effect/ai"
+ * import { Agent } from "checkrein"
+ *
+ * declare const reader: Agent.Agent<string>
+ *
+ * const ask = Agent.asTool(reader, { name: "ask_reader", description: "Reads the logs and answers a question." })
+ * const lead = Agent.make("lead", { toolkit: Toolkit.make(ask.tool) }).pipe(Agent.provide(ask.layer))
+ * ```
+ */
+export const asTool = <
+  A,
+  E,
+  R,
+  const Name extends string,
+  P extends Schema.Top = typeof Task,
+  S extends Schema.Top = typeof Schema.String
+>(
+  agent: Agent<A, E, R>,
+  options: {
+    readonly name: Name
+    readonly description: string
+    readonly parameters?: P
+    readonly success?: S & ([A] extends [S["Type"]] ? unknown : never)
+    readonly input?: (params: P["Type"]) => string
+  }
+): AsTool<Name, P, S, R> => {
+  const definition = definitionOf(agent)
+  const {
+    description,
+    input = taskOf,
+    name,
+    parameters = Task,
+    success = definition.output ?? Schema.String
+  } = options
+  const tool = Tool.make(name, { description, parameters, success, failure: ToolFailure }).annotate(
+    Tool.Idempotent,
+    true
+  )
+  const handler = (params: unknown) => SubAgent.call(definition, input(params))
+  const layer = Toolkit.make(tool).toLayer({ [name]: handler } as never)
+  // The parameters and the result are checked by the schemas that were given, which the two defaults stand in for.
+  return { tool, layer } as unknown as AsTool<Name, P, S, R>
+}
+
+const taskOf = (params: unknown): string =>
+  typeof params === "object" && params !== null && "task" in params && typeof params.task === "string"
+    ? params.task
+    : JSON.stringify(params)

@@ -1,0 +1,51 @@
+/**
+ * An agent made ready to run: everything that the loop needs, with its services and its tools' types resolved.
+ */
+import type * as Prompt from "effect/ai/Prompt"
+import type { SpanTransformer } from "effect/ai/Telemetry"
+import type * as Tool from "effect/ai/Tool"
+import type * as Toolkit from "effect/ai/Toolkit"
+import type * as Effect from "effect/Effect"
+import type * as Schema from "effect/Schema"
+import type { Price, Usage } from "../run/Money.ts"
+import type { Rules } from "../run/NextStep.ts"
+import type { Policy } from "./Policy.ts"
+import type { Reply } from "./Transcript.ts"
+
+/** Tools of which only the names are known: services reach the handlers through the fiber's context. */
+export type AnyToolkit = Toolkit.WithHandler<Record<string, Tool.Any>>
+
+/** What has to be submitted for a run to be complete. */
+export interface Contract {
+  /** Whether a submission's arguments decode; the problem in words if not. */
+  readonly check: (args: Schema.Json) => Effect.Effect<string | undefined>
+}
+
+/** One agent, ready to run. */
+export interface Job {
+  readonly agent: string
+  /** The agent's tools, with those that the harness adds. One for all turns. */
+  readonly toolkit: AnyToolkit
+  readonly contract: Contract | undefined
+  readonly rules: Rules
+  readonly policy: Policy
+  /** Whether the model is asked for a stream, whose text is published as it comes. */
+  readonly streaming: boolean
+  readonly model: string | undefined
+  /** Describes effect's own span of a model call. */
+  readonly chatSpan: SpanTransformer
+  readonly priceOf: (model: string | undefined) => Price | undefined
+  /** Counts a turn whose usage the provider left out. */
+  readonly count: (
+    prompt: Prompt.Prompt,
+    tools: ReadonlyArray<Tool.Any>,
+    reply: Reply
+  ) => Effect.Effect<Usage>
+}
+
+/**
+ * An effect of an erased tool, whose services are not in its type any more. They are in the context of the fiber all the
+ * same: `Agent` has put the tools' requirements into its own type, so whoever runs an agent has provided them.
+ */
+export const ambient = <A, E>(effect: Effect.Effect<A, E, unknown>): Effect.Effect<A, E> =>
+  effect as Effect.Effect<A, E>

@@ -1,0 +1,162 @@
+/**
+ * The driver's pen: the one place where events get their numbers, are stored, and step the state.
+ */
+import * as Clock from "effect/Clock"
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Semaphore from "effect/Semaphore"
+import { type Body, type Ephemeral, type LiveEvent, type RunEvent, version } from "../run/RunEvent.ts"
+import { approvalsOf, questionOf, unknownOf } from "../run/RunExit.ts"
+import * as RunState from "../run/RunState.ts"
+import { type Durability, RunBusy, RunStore, RunStoreError, type RunSummary } from "../store/RunStore.ts"
+
+/** How long an append may take before the run stops with `RunStoreError`. */
+export const appendTimeout = Duration.seconds(30)
+
+/** The pen of one driver. */
+export interface Journal {
+  readonly runId: string
+  /** The state after everything that was written or staged. */
+  readonly state: () => RunState.Draft
+  /** The time that the run was driven so far, in milliseconds. */
+  readonly elapsedMs: () => number
+  /** The reading of the monotonic clock, in milliseconds. */
+  readonly nowMs: () => number
+  /**
+   * Steps the state by events that go into the store with the next `commit`: for what needs no promise yet. Nothing
+   * may wait for the outside world before they are committed.
+   */
+  readonly stage: (...bodies: ReadonlyArray<Body>) => void
+  /** Stores what was staged and these events. Uninterruptible, and bounded in time. */
+  readonly commit: (...bodies: ReadonlyArray<Body>) => Effect.Effect<void, RunBusy | RunStoreError>
+  /** Tells watchers something that is not stored. */
+  readonly publish: (event: Ephemeral) => void
+}
+
+const summaryOf = (state: RunState.RunState): RunSummary => {
+  const {
+    agent,
+    costUsd,
+    parent,
+    detail,
+    reason,
+    runId,
+    seq,
+    startedAt,
+    status,
+    toolCalls,
+    turns,
+    updatedAt
+  } = state
+  const waits = state.pending.length > 0
+  const question = waits ? questionOf(state) : undefined
+  return {
+    runId,
+    agent,
+    status,
+    turns,
+    toolCalls,
+    costUsd,
+    seq,
+    startedAt,
+    updatedAt,
+    approvals: waits ? approvalsOf(state) : [],
+    unknown: waits ? unknownOf(state) : [],
+    ...(parent === undefined ? undefined : { parent }),
+    ...(reason === undefined ? undefined : { reason }),
+    ...(detail === undefined ? undefined : { detail }),
+    ...(question === undefined ? undefined : { question })
+  }
+}
+
+/**
+ * What has to survive a power cut: the claim and the result of a call that changes the world, a decision, an ending.
+ * `before` is the state in which the event was written.
+ */
+const needsPower = (body: Body, before: RunState.RunState | undefined): boolean => {
+  switch (body.type) {
+    case "run_stopped":
+    case "approval_resolved":
+    case "outcome_resolved":
+    case "input_given":
+      return true
+    case "tool_start":
+    case "tool_result":
+      return before?.pending.find((call) => call.callId === body.callId)?.effect === "write"
+    default:
+      return false
+  }
+}
+
+/**
+ * Takes up the pen for a run: a new one without `from`, or one whose stored state `from` is. The caller holds the
+ * lease. Every stored event is handed to the listeners once it is safe.
+ */
+export const make = Effect.fnUntraced(function* (
+  runId: string,
+  from: RunState.RunState | undefined,
+  listeners: ReadonlyArray<(event: LiveEvent) => void>
+) {
+  const store = yield* RunStore
+  const clock = yield* Clock.Clock
+  const semaphore = yield* Semaphore.make(1)
+  const nowMs = () => Number(clock.monotonicTimeNanosUnsafe() / 1_000n) / 1_000
+  const startedMs = nowMs()
+  const drivenBefore = from?.elapsedMs ?? 0
+  const elapsedMs = () =>
+    Math.max(drivenBefore, Math.round((drivenBefore + nowMs() - startedMs) * 1_000) / 1_000)
+  let draft = from === undefined ? undefined : RunState.fold([], from)
+  let staged: Array<RunEvent> = []
+  let durability: Durability = "process"
+
+  const state = (): RunState.Draft => {
+    if (draft === undefined) throw new Error(`run ${runId} has no event yet`)
+    return draft
+  }
+
+  const stage = (...bodies: ReadonlyArray<Body>): void => {
+    const at = new Date(clock.currentTimeMillisUnsafe()).toISOString()
+    for (const body of bodies) {
+      if (needsPower(body, draft)) durability = "power"
+      const seq = draft?.seq ?? 0
+      const event: RunEvent = { v: version, runId, seq, at, elapsedMs: elapsedMs(), ...body }
+      if (draft === undefined) draft = RunState.begin(event)
+      else RunState.apply(draft, event)
+      staged.push(event)
+    }
+  }
+
+  const publish = (event: LiveEvent): void => {
+    for (const listener of listeners) listener(event)
+  }
+
+  const flush = Effect.suspend(() => {
+    const [first] = staged
+    if (first === undefined) return Effect.void
+    const events = staged
+    const append = { runId, expected: first.seq, events, summary: summaryOf(state()), durability }
+    staged = []
+    durability = "process"
+    return Effect.map(store.append(append), () => events.forEach(publish))
+  }).pipe(
+    Effect.timeoutOrElse({
+      duration: appendTimeout,
+      orElse: () => {
+        const problem = `an append took longer than ${Duration.toSeconds(appendTimeout)} s; is the store reachable?`
+        return Effect.fail(new RunStoreError({ runId, kind: "timed_out", problem }))
+      }
+    }),
+    Effect.catchTag("StaleWriter", () => Effect.fail(new RunBusy({ runId }))),
+    semaphore.withPermit,
+    Effect.uninterruptible
+  )
+
+  const commit = (...bodies: ReadonlyArray<Body>) =>
+    Effect.suspend(() => {
+      stage(...bodies)
+      return flush
+    })
+
+  const journal: Journal = { runId, state, elapsedMs, nowMs, stage, commit, publish }
+  return journal
+})

@@ -1,0 +1,280 @@
+/**
+ * One turn's model call: claimed before it is sent, tried again where that helps, and read into the transcript.
+ */
+import * as AiError from "effect/ai/AiError"
+import * as LanguageModel from "effect/ai/LanguageModel"
+import type * as Prompt from "effect/ai/Prompt"
+import type * as Response from "effect/ai/Response"
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import * as Random from "effect/Random"
+import * as Stream from "effect/Stream"
+import type { Purpose } from "../run/Limits.ts"
+import { callsOf, textOf } from "../run/Message.ts"
+import * as Money from "../run/Money.ts"
+import type { Ending } from "../run/NextStep.ts"
+import type { Estimate } from "../run/RunEvent.ts"
+import type { RunState } from "../run/RunState.ts"
+import type { AnyToolkit, Job } from "./Job.ts"
+import type { Journal } from "./Journal.ts"
+import * as Plan from "./Plan.ts"
+import { type Mirror, type Reply, readReply } from "./Transcript.ts"
+import * as Words from "./Words.ts"
+
+/** What one driver keeps beside the state for its model calls. */
+export interface Conversation {
+  readonly mirror: Mirror
+  readonly ids: Plan.Ids
+}
+
+/**
+ * What the next call is expected to use if it never comes back: the size of the last one, without a tokeniser. The
+ * first call of a run counts nothing.
+ */
+const estimateOf = (job: Job, state: RunState): Estimate => {
+  const { completionTokens, promptTokens } = state.lastUsage
+  const usage = { promptTokens: promptTokens + completionTokens, completionTokens }
+  const price = job.priceOf(job.model)
+  return { usage, costUsd: price === undefined ? 0 : Money.costOf(price, usage) }
+}
+
+/** What came of one attempt: the parts that arrived, and the error that ended them. */
+interface Attempt {
+  readonly parts: ReadonlyArray<Response.AnyPart>
+  readonly error: AiError.AiError | undefined
+}
+
+interface Options {
+  readonly prompt: Prompt.Prompt
+  readonly toolkit: AnyToolkit
+  readonly disableToolCallResolution: true
+  readonly toolCallValidation: "deferred"
+  readonly toolChoice: LanguageModel.ToolChoice<string>
+}
+
+/** An error that a provider reports as a part of its stream does not fail the stream: it is made to. */
+const reportedError = (error: unknown): AiError.AiError =>
+  AiError.isAiError(error)
+    ? error
+    : AiError.make({
+        module: "checkrein",
+        method: "ModelCall",
+        reason: new AiError.InternalProviderError({
+          description: `the provider reported an error in its stream: ${typeof error === "string" ? error : JSON.stringify(error)}`
+        })
+      })
+
+const streamed = (options: Options, onText: (delta: string) => void) =>
+  Effect.suspend(() => {
+    const parts: Array<Response.AnyPart> = []
+    return LanguageModel.streamText(options).pipe(
+      Stream.runForEach((part) => {
+        if (part.type === "error") return Effect.fail(reportedError(part.error))
+        parts.push(part)
+        if (part.type === "text-delta") onText(part.delta)
+        return Effect.void
+      }),
+      Effect.match({
+        onFailure: (error): Attempt => ({ parts, error }),
+        onSuccess: (): Attempt => ({ parts, error: undefined })
+      })
+    )
+  })
+
+const whole = (options: Options) =>
+  LanguageModel.generateText(options).pipe(
+    Effect.match({
+      onFailure: (error): Attempt => ({ parts: [], error }),
+      onSuccess: ({ content }): Attempt => ({ parts: content, error: undefined })
+    })
+  )
+
+/** Whether a part is something that the model has said, so that the attempt counts as a turn. */
+const isContent = ({ type }: Response.AnyPart): boolean =>
+  type !== "response-metadata" && type !== "finish" && type !== "error"
+
+const toolChoiceFor = (job: Job, purpose: Purpose) => {
+  if (purpose === "investigate") return "auto" as const
+  const oneOf = Object.values(job.toolkit.tools)
+    .filter((tool) => Plan.purposeOf(tool) === "handoff")
+    .map((tool) => tool.name)
+  return oneOf.length === 0 ? ("none" as const) : { mode: "auto" as const, oneOf }
+}
+
+const backoffMs = (attempt: number): Effect.Effect<number> =>
+  Effect.map(Random.next, (random) => Math.round(500 * 2 ** (attempt - 1) * (0.8 + 0.4 * random)))
+
+const refusedForGood: ReadonlySet<string> = new Set([
+  "InvalidRequestError",
+  "ContentPolicyError",
+  "UnsupportedSchemaError",
+  "InvalidUserInputError",
+  "ToolConfigurationError",
+  "ToolkitRequiredError"
+])
+
+/** What a model call's last failure means for the run. A key that was rotated must not destroy a long run. */
+const endingOf = (error: AiError.AiError, state: RunState): Ending => {
+  const tag = error.reason._tag
+  const refused = refusedForGood.has(tag) || (tag === "AuthenticationError" && state.turns === 0)
+  return refused
+    ? { status: "failed", reason: "provider_refused", detail: error.message }
+    : { status: "interrupted", reason: "provider", detail: error.message }
+}
+
+const usageOfError = (error: AiError.AiError): Money.Usage | undefined => {
+  const usage = "usage" in error.reason ? error.reason.usage : undefined
+  return usage?.promptTokens === undefined
+    ? undefined
+    : { promptTokens: usage.promptTokens, completionTokens: usage.completionTokens ?? 0 }
+}
+
+const costOf = (job: Job, model: string | undefined, usage: Money.Usage) => {
+  const price = job.priceOf(model)
+  return price === undefined
+    ? { costUsd: 0, unpriced: true as const }
+    : { costUsd: Money.costOf(price, usage), unpriced: undefined }
+}
+
+/** Whether a reply is whole, so that its calls may run and its text may be the answer. */
+const whyIncomplete = (reply: Reply, error: AiError.AiError | undefined): string | undefined => {
+  if (error !== undefined) return "the connection broke"
+  if (reply.finish === "length") return "it reached the output limit"
+  return reply.finish === "error" ? "the provider reported an error" : undefined
+}
+
+/** Reads one reply into the transcript, as a `turn` that goes into the store with whatever comes next. */
+const take = Effect.fnUntraced(function* (
+  job: Job,
+  journal: Journal,
+  conversation: Conversation,
+  attempt: Attempt,
+  prompt: Prompt.Prompt,
+  ms: number
+) {
+  const { turns: done, costUsd: before, phase } = journal.state()
+  const turn = done + 1
+  const reply = readReply(attempt.parts)
+  const incomplete = whyIncomplete(reply, attempt.error)
+  const usage = reply.usage ?? (yield* job.count(prompt, Object.values(job.toolkit.tools), reply))
+  const model = reply.model ?? job.model
+  const { costUsd, unpriced } = costOf(job, model, usage)
+  const content =
+    incomplete === undefined
+      ? Plan.withIds(reply.content, turn, conversation.ids.assign)
+      : reply.content.filter((part) => part.type === "text")
+  const message = { role: "assistant" as const, content }
+  const asked = callsOf({ role: "assistant", content: reply.content }).length
+  const calls = yield* Plan.plan(job, callsOf(message))
+  const ends = incomplete === undefined && calls.length === 0 && reply.finish !== "pause"
+  const empty = ends && textOf(message).trim() === ""
+  const prose = ends && !empty && job.contract !== undefined && phase === "investigate"
+  const note =
+    incomplete !== undefined
+      ? Words.incompleteNote(incomplete, asked)
+      : empty
+        ? Words.emptyNote
+        : prose
+          ? Words.contractNote
+          : undefined
+  journal.stage({
+    type: "turn",
+    turn,
+    message,
+    calls,
+    usage,
+    ...(reply.usage === undefined ? { counted: true as const } : undefined),
+    costUsd,
+    totalUsd: Money.add(before, costUsd),
+    ...(unpriced === undefined ? undefined : { unpriced }),
+    ...(model === undefined ? undefined : { model }),
+    finish: attempt.error === undefined ? reply.finish.replaceAll("-", "_") : "broken",
+    ms,
+    answers: ends && note === undefined,
+    ...(note === undefined ? undefined : { note })
+  })
+  return reply.finish === "content-filter"
+    ? ({
+        status: "failed",
+        reason: "provider_refused",
+        detail: "the provider's content filter cut the reply off"
+      } satisfies Ending)
+    : undefined
+})
+
+/**
+ * Asks the model for one turn. Each attempt is claimed in the store before it is sent; a failed one is a `turn_failed`,
+ * and only the reply is a turn. Yields how the run ends if the model cannot go on, else `undefined`.
+ */
+export const ask = Effect.fnUntraced(function* (
+  job: Job,
+  journal: Journal,
+  conversation: Conversation,
+  purpose: Purpose
+) {
+  for (let attempt = 1; ; attempt++) {
+    const before = journal.state()
+    const turn = before.turns + 1
+    const announce = purpose === "handoff" && before.handoffTold !== true && before.exhausted !== undefined
+    yield* journal.commit({
+      type: "turn_started",
+      turn,
+      attempt,
+      purpose,
+      estimate: estimateOf(job, before),
+      ...(announce && before.exhausted !== undefined
+        ? { note: Words.handoffNote(before.exhausted) }
+        : undefined)
+    })
+    const state = journal.state()
+    const prompt = conversation.mirror.of(state.messages)
+    const startedMs = journal.nowMs()
+    const options: Options = {
+      prompt,
+      toolkit: job.toolkit,
+      disableToolCallResolution: true,
+      toolCallValidation: "deferred",
+      toolChoice: toolChoiceFor(job, purpose)
+    }
+    const request = job.streaming
+      ? streamed(options, (delta) =>
+          journal.publish({ type: "text_delta", runId: journal.runId, turn, attempt, delta })
+        )
+      : whole(options)
+    const { timeMs } = state.limits
+    const outcome =
+      timeMs === undefined
+        ? yield* request
+        : Option.getOrUndefined(
+            yield* Effect.timeoutOption(request, Math.max(0, timeMs - journal.elapsedMs()))
+          )
+    // The deadline: the claim is settled as lost when the run stops for it.
+    if (outcome === undefined) return undefined
+    const ms = Math.round(journal.nowMs() - startedMs)
+    const { error, parts } = outcome
+    if (error === undefined || parts.some(isContent)) {
+      return yield* take(job, journal, conversation, { parts, error }, prompt, ms)
+    }
+
+    const usage = usageOfError(error)
+    const failed = {
+      type: "turn_failed",
+      turn,
+      attempt,
+      reason: error.reason._tag,
+      detail: error.message,
+      costUsd: usage === undefined ? 0 : costOf(job, job.model, usage).costUsd,
+      ...(usage === undefined ? undefined : { usage })
+    } as const
+    const asked = error.retryAfter === undefined ? undefined : Duration.toMillis(error.retryAfter)
+    const retryInMs = asked ?? (yield* backoffMs(attempt))
+    const left = timeMs === undefined ? Number.POSITIVE_INFINITY : timeMs - journal.elapsedMs()
+    if (!error.isRetryable || attempt > job.policy.modelRetries || retryInMs >= left) {
+      journal.stage(failed)
+      return endingOf(error, journal.state())
+    }
+    yield* journal.commit({ ...failed, retryInMs })
+    yield* Effect.sleep(retryInMs)
+  }
+})

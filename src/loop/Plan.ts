@@ -1,0 +1,120 @@
+/**
+ * What a reply asks for: the calls with their ids, and what the driver has to know of each before anything starts.
+ */
+import * as Tool from "effect/ai/Tool"
+import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import * as Schema from "effect/Schema"
+import type * as Limits from "../run/Limits.ts"
+import type { AssistantMessage, Message, ToolCallPart } from "../run/Message.ts"
+import type { CallEffect, PlannedCall } from "../run/RunEvent.ts"
+import { IdempotencyKey, Purpose, Reconcile } from "../tool/ToolPolicy.ts"
+import * as Digest from "./Digest.ts"
+import { ambient, type Job } from "./Job.ts"
+import * as Words from "./Words.ts"
+
+/** The tool of this name, if there is one. */
+export const toolOf = (job: Job, name: string): Tool.Any | undefined =>
+  Object.hasOwn(job.toolkit.tools, name) ? job.toolkit.tools[name] : undefined
+
+/** What a tool does to the world. A tool that does not exist does nothing. */
+export const effectOf = (tool: Tool.Any | undefined): CallEffect => {
+  if (tool === undefined || Context.get(tool.annotations, Tool.Readonly)) return "read"
+  return Context.get(tool.annotations, Tool.Idempotent) ? "idempotent" : "write"
+}
+
+/** What a tool is for. */
+export const purposeOf = (tool: Tool.Any | undefined): Limits.Purpose =>
+  tool === undefined ? "investigate" : Context.get(tool.annotations, Purpose)
+
+/** The key under which a call may be repeated: the tool's own, or a digest. */
+export const keyOf = (
+  tool: Tool.Any | undefined,
+  call: Parameters<typeof Digest.idempotencyKey>[0] & { readonly tool: string; readonly args: Schema.Json }
+): string => {
+  const own = tool === undefined ? undefined : Context.get(tool.annotations, IdempotencyKey)
+  return own === undefined ? Digest.idempotencyKey(call) : own(call)
+}
+
+/**
+ * Gives out call ids: the provider's if it is not empty and new in this run, else one made of turn and index.
+ */
+export interface Ids {
+  readonly assign: (given: string, turn: number, index: number) => string
+}
+
+/** The ids of a run whose transcript this is. */
+export const ids = (messages: ReadonlyArray<Message>): Ids => {
+  const used = new Set<string>()
+  for (const message of messages) {
+    if (message.role !== "assistant") continue
+    for (const part of message.content) if (part.type === "tool-call") used.add(part.id)
+  }
+  return {
+    assign: (given, turn, index) => {
+      let id = given !== "" && !used.has(given) ? given : `${turn}.${index}`
+      for (let n = 1; used.has(id); n++) id = `${turn}.${index}.${n}`
+      used.add(id)
+      return id
+    }
+  }
+}
+
+/** The content with the ids that the harness has assigned; these are what goes on the wire from now on. */
+export const withIds = (
+  content: AssistantMessage["content"],
+  turn: number,
+  assign: Ids["assign"]
+): AssistantMessage["content"] => {
+  let index = 0
+  return content.map((part) =>
+    part.type === "tool-call" && part.providerExecuted !== true
+      ? { ...part, id: assign(part.id, turn, index++) }
+      : part
+  )
+}
+
+const Question = Schema.Struct({ question: Schema.String })
+const isQuestion = Schema.is(Question)
+
+/** Plans the calls of a turn, in the model's order. */
+export const plan = Effect.fnUntraced(function* (job: Job, calls: ReadonlyArray<ToolCallPart>) {
+  const planned: Array<PlannedCall> = []
+  let submitted = false
+  for (const call of calls) {
+    const tool = toolOf(job, call.name)
+    const base = { callId: call.id, argsDigest: Digest.ofArgs(call.params) }
+    if (job.contract !== undefined && call.name === Words.submitTool && !submitted) {
+      if ((yield* job.contract.check(call.params)) === undefined) {
+        submitted = true
+        planned.push({ ...base, kind: "submit", purpose: "handoff", effect: "read", approval: "none" })
+        continue
+      }
+    }
+    if (job.contract !== undefined && call.name === Words.inputTool && isQuestion(call.params)) {
+      planned.push({ ...base, kind: "input", purpose: "handoff", effect: "read", approval: "none" })
+      continue
+    }
+    planned.push({
+      ...base,
+      kind: "tool",
+      purpose: purposeOf(tool),
+      effect: effectOf(tool),
+      approval: tool?.needsApproval === undefined || tool.needsApproval === false ? "none" : "ask",
+      ...(tool !== undefined && Context.get(tool.annotations, Reconcile) !== undefined
+        ? { reconcile: true as const }
+        : undefined)
+    })
+  }
+  return planned
+})
+
+/** Whether these encoded arguments fit the tool, decoded; `None` if they do not. */
+export const decodeArgs = (tool: Tool.Any, args: Schema.Json): Effect.Effect<Option.Option<unknown>> =>
+  Schema.isSchema(tool.parametersSchema)
+    ? Effect.matchCause(ambient(Schema.decodeUnknownEffect(tool.parametersSchema)(args)), {
+        onFailure: () => Option.none<unknown>(),
+        onSuccess: Option.some<unknown>
+      })
+    : Effect.succeed(Option.some<unknown>(args))

@@ -1,0 +1,53 @@
+/**
+ * What an agent's author decides about errors, repetition, reuse and retries.
+ */
+import type * as Duration from "effect/Duration"
+import type { RepetitionRule } from "../run/NextStep.ts"
+import type { ToolFailure } from "../tool/ToolFailure.ts"
+
+/** How a tool's failure is worded for the model: as the tool said it, without detail, by a function, or not at all. */
+export type ToolErrors =
+  | "informative"
+  | "generic"
+  | "fatal"
+  | ((failure: ToolFailure, tool: string) => string)
+
+/** The decisions, all optional. */
+export interface PolicyInput {
+  /** Default `informative`. `fatal` ends the run as `failed` at the first failure. */
+  readonly toolErrors?: ToolErrors | undefined
+  /** What a `permanent` failure does: `stop` ends the run as `failed` (default), `continue` tells the model. */
+  readonly permanent?: "stop" | "continue" | undefined
+  /**
+   * Whether an identical call reuses the first one's result. `read-only` does so for read-only tools until any writer
+   * starts or the run resumes, and never for a failure. `all` does so for every tool and never forgets, which loses
+   * writes: it exists to show why not. Default `off`.
+   */
+  readonly dedupe?: "off" | "read-only" | "all" | undefined
+  /** When the same call with the same result is named to the model, and when it ends the run. Default 3 and 5. */
+  readonly repetition?: RepetitionRule | "off" | undefined
+  /** How often a failed model call is tried again. Default 3. */
+  readonly modelRetries?: number | undefined
+  /** How long any one tool call may take, unless the tool says otherwise. Default: the time left to the run. */
+  readonly toolTimeout?: Duration.Input | undefined
+}
+
+/** The decisions, complete. */
+export interface Policy {
+  readonly toolErrors: ToolErrors
+  readonly permanent: "stop" | "continue"
+  readonly dedupe: "off" | "read-only" | "all"
+  readonly repetition: RepetitionRule | undefined
+  readonly modelRetries: number
+  readonly toolTimeout: Duration.Input | undefined
+}
+
+/** Fills in the defaults. */
+export const fromInput = (input: PolicyInput = {}): Policy => ({
+  toolErrors: input.toolErrors ?? "informative",
+  permanent: input.permanent ?? "stop",
+  dedupe: input.dedupe ?? "off",
+  repetition: input.repetition === "off" ? undefined : (input.repetition ?? { nameAt: 3, stopAt: 5 }),
+  modelRetries: input.modelRetries ?? 3,
+  toolTimeout: input.toolTimeout
+})

@@ -1,0 +1,173 @@
+/**
+ * Starting, taking up and finishing runs of a defined agent, types erased: what `Agent` gives its types to.
+ */
+import { randomUUID } from "node:crypto"
+import type * as LanguageModel from "effect/ai/LanguageModel"
+import * as Effect from "effect/Effect"
+import { fromInput, type LimitsInput, override, toInput } from "../run/Limits.ts"
+import type { Message } from "../run/Message.ts"
+import type { LiveEvent, Parent } from "../run/RunEvent.ts"
+import * as RunExit from "../run/RunExit.ts"
+import type { RunState } from "../run/RunState.ts"
+import { type RunBusy, type RunNotFound, RunStore, type RunStoreError } from "../store/RunStore.ts"
+import {
+  AgentMismatch,
+  type Definition,
+  limitsOf,
+  prepare,
+  type Refused,
+  readOutput,
+  UnpricedModel
+} from "./Definition.ts"
+import { ambient, type Job } from "./Job.ts"
+import * as Session from "./Session.ts"
+
+/** What a run is asked, and how. */
+export interface RunOptions {
+  readonly runId?: string | undefined
+  readonly limits?: LimitsInput | undefined
+  readonly after?: string | undefined
+}
+
+/** How a stopped run is taken up again. */
+export interface ResumeOptions {
+  readonly limits?: LimitsInput | undefined
+  readonly message?: string | undefined
+  readonly force?: boolean | undefined
+}
+
+/** Who else has to do with a run. */
+export interface Surroundings {
+  readonly streaming: boolean
+  readonly watcher?: ((event: LiveEvent) => void) | undefined
+  readonly parent?: Parent | undefined
+}
+
+/** Nobody else. */
+export const alone: Surroundings = { streaming: false }
+
+type Finished = RunExit.Completed<unknown>
+type Failures = RunExit.RunExit | RunBusy | RunStoreError | Refused
+
+const ready = Effect.fnUntraced(function* (
+  definition: Definition,
+  around: Surroundings,
+  usd: number | undefined
+) {
+  const job: Job = yield* prepare(definition, around.streaming)
+  if (usd !== undefined && job.priceOf(job.model) === undefined) {
+    return yield* new UnpricedModel({
+      agent: definition.name,
+      model: job.model ?? "that the provider does not name"
+    })
+  }
+  return job
+})
+
+const mismatch = (definition: Definition, runId: string, problem: string) =>
+  new AgentMismatch({ runId, agent: definition.name, problem })
+
+/** The transcript of a completed run, for another one to begin with. The new run's agent brings its own instructions. */
+const transcriptOf = Effect.fnUntraced(function* (definition: Definition, runId: string) {
+  const before = yield* Session.load(runId)
+  if (before?.status !== "completed") {
+    return yield* mismatch(
+      definition,
+      runId,
+      "it has not completed, so nothing can follow it; resume it instead"
+    )
+  }
+  return before.messages.filter((message) => message.role !== "system")
+})
+
+const startNew = Effect.fnUntraced(function* (
+  definition: Definition,
+  runId: string,
+  input: string | ReadonlyArray<Message>,
+  options: RunOptions,
+  around: Surroundings
+) {
+  const limits = yield* limitsOf(definition, options.limits)
+  const job = yield* ready(definition, around, limits.usd)
+  const earlier = options.after === undefined ? [] : yield* transcriptOf(definition, options.after)
+  const system: ReadonlyArray<Message> =
+    definition.instructions === undefined ? [] : [{ role: "system", content: definition.instructions }]
+  const asked: ReadonlyArray<Message> = typeof input === "string" ? [{ role: "user", content: input }] : input
+  if (limits.usd === undefined && limits.timeMs === undefined && around.parent === undefined) {
+    yield* Effect.logWarning(`run ${runId} of ${definition.name} has no limit of money or time`)
+  }
+  const messages = [...system, ...earlier, ...asked]
+  const { after } = options
+  return yield* Session.start(job, { runId, messages, limits, parent: around.parent, after }, around.watcher)
+})
+
+const takeUp = Effect.fnUntraced(function* (
+  definition: Definition,
+  state: RunState,
+  { force = false, limits, message }: ResumeOptions,
+  around: Surroundings
+) {
+  if (state.agent !== definition.name) {
+    return yield* mismatch(definition, state.runId, `it is a run of ${state.agent}`)
+  }
+  if (state.status === "completed" || (state.status === "failed" && !force)) return state
+  const changed =
+    limits === undefined
+      ? undefined
+      : yield* Effect.fromResult(fromInput(override(toInput(state.limits), limits)))
+  const job = yield* ready(definition, around, (changed ?? state.limits).usd)
+  return yield* Session.resume(job, state, { limits: changed, message }, around.watcher)
+})
+
+const finish = Effect.fnUntraced(function* (definition: Definition, run: RunState) {
+  if (run.status === "completed") {
+    const completed: Finished = { _tag: "Completed", output: yield* readOutput(definition, run), run }
+    return completed
+  }
+  const exit = RunExit.fromState(run)
+  return yield* exit ??
+    Effect.die(new Error(`run ${run.runId} has stopped as ${run.status}, without a reason`))
+})
+
+type Erased<E> = Effect.Effect<Finished, E, LanguageModel.LanguageModel | RunStore>
+
+/** Starts a run, or takes it up where it is if one of this id is stored. */
+export const run = (
+  definition: Definition,
+  input: string | ReadonlyArray<Message>,
+  options: RunOptions,
+  around: Surroundings
+): Erased<Failures> =>
+  Effect.gen(function* () {
+    const store = yield* RunStore
+    const runId = options.runId ?? randomUUID()
+    yield* store.lease(runId)
+    const stored =
+      options.runId === undefined
+        ? undefined
+        : yield* Effect.catchTag(Session.load(runId), "RunNotFound", () => Effect.succeed(undefined))
+    const state =
+      stored === undefined
+        ? yield* startNew(definition, runId, input, options, around)
+        : yield* takeUp(definition, stored, {}, around)
+    return yield* finish(definition, state)
+  }).pipe(Effect.scoped, definition.provided, ambientFailures)
+
+/** Takes a stored run up again. */
+export const resume = (
+  definition: Definition,
+  runId: string,
+  options: ResumeOptions,
+  around: Surroundings
+): Erased<Failures | RunNotFound> =>
+  Effect.gen(function* () {
+    const store = yield* RunStore
+    yield* store.lease(runId)
+    const stored = yield* Session.load(runId)
+    if (stored === undefined) return yield* Effect.die(new Error(`run ${runId} is stored without any event`))
+    return yield* finish(definition, yield* takeUp(definition, stored, options, around))
+  }).pipe(Effect.scoped, definition.provided, ambientFailures)
+
+/** The failures and services of an erased toolkit and of provided layers are in the type of the `Agent` around it. */
+const ambientFailures = <A>(effect: Effect.Effect<A, unknown, unknown>): Effect.Effect<A, Failures> =>
+  ambient(effect) as Effect.Effect<A, Failures>

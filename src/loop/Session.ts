@@ -1,0 +1,127 @@
+/**
+ * One driver's time with a run: takes the lease, starts the run or takes it up where its journal ends, drives it, and
+ * says in which state it stopped.
+ */
+import { CurrentSpanTransformer } from "effect/ai/Telemetry"
+import * as Effect from "effect/Effect"
+import * as Metrics from "../observe/Metrics.ts"
+import * as RunTrace from "../observe/RunTrace.ts"
+import * as Spans from "../observe/Spans.ts"
+import type { Limits } from "../run/Limits.ts"
+import type { Message } from "../run/Message.ts"
+import type { Body, LiveEvent, Parent } from "../run/RunEvent.ts"
+import * as RunExit from "../run/RunExit.ts"
+import * as RunState from "../run/RunState.ts"
+import { RunStore } from "../store/RunStore.ts"
+import type { Job } from "./Job.ts"
+import * as Journal from "./Journal.ts"
+import * as Loop from "./Loop.ts"
+import * as Words from "./Words.ts"
+
+/** A run to begin: what is known before its first event. */
+export interface Start {
+  readonly runId: string
+  readonly messages: ReadonlyArray<Message>
+  readonly limits: Limits
+  readonly parent?: Parent | undefined
+  readonly after?: string | undefined
+}
+
+/** What is said to a run that is taken up again. */
+export interface Resumption {
+  readonly limits?: Limits | undefined
+  readonly message?: string | undefined
+}
+
+const drive = Effect.fnUntraced(function* (job: Job, journal: Journal.Journal, parent: Parent | undefined) {
+  return yield* Spans.agent({ agent: job.agent, runId: journal.runId, parent }, (span) =>
+    Effect.ensuring(
+      Effect.provideService(Loop.drive(job, journal), CurrentSpanTransformer, job.chatSpan),
+      Effect.sync(() => {
+        const { costUsd, reason, status, turns } = journal.state()
+        if (status !== "running" && reason !== undefined)
+          Spans.agentStopped(span, { status, reason, turns, costUsd })
+      })
+    )
+  )
+})
+
+/** Whoever has to hear of a run's events: the trace, the metrics and whoever watches. */
+const listenersOf = Effect.fnUntraced(function* (
+  agent: string,
+  watcher: ((event: LiveEvent) => void) | undefined
+) {
+  const trace = yield* RunTrace.RunTrace
+  const context = yield* Effect.context<never>()
+  const listeners = [(event: LiveEvent) => Metrics.record(event, agent, context)]
+  if (trace !== RunTrace.none) listeners.push((event) => trace.write(event))
+  if (watcher !== undefined) listeners.push(watcher)
+  return listeners
+})
+
+/** Starts a run and drives it until it stops. The caller holds its lease, and knows that it does not exist yet. */
+export const start = Effect.fnUntraced(function* (
+  job: Job,
+  { after, limits, messages, parent, runId }: Start,
+  watcher: ((event: LiveEvent) => void) | undefined
+) {
+  const journal = yield* Journal.make(runId, undefined, yield* listenersOf(job.agent, watcher))
+  journal.stage({
+    type: "run_started",
+    agent: job.agent,
+    messages,
+    limits,
+    ...(parent === undefined ? undefined : { parent }),
+    ...(after === undefined ? undefined : { after })
+  })
+  yield* drive(job, journal, parent)
+  return RunState.snapshot(journal.state())
+})
+
+/** The person's message as the events it stands for: the answer to a question, or a message. */
+const said = (
+  state: RunState.RunState,
+  message: string | undefined
+): { messages: Array<Message>; answer?: Body } => {
+  const lastWord = state.messages.at(-1)
+  if (message === undefined) {
+    const handedOff = state.pending.length === 0 && lastWord?.role === "assistant"
+    return { messages: handedOff ? [{ role: "user", content: Words.goOn }] : [] }
+  }
+  const question = RunExit.questionOf(state)
+  return question?.runId === state.runId
+    ? { messages: [], answer: { type: "input_given", callId: question.callId, answer: message } }
+    : { messages: question === undefined ? [{ role: "user", content: message }] : [] }
+}
+
+/** Takes up a run that stopped or whose driver is gone, and drives it until it stops. The caller holds its lease. */
+export const resume = Effect.fnUntraced(function* (
+  job: Job,
+  state: RunState.RunState,
+  { limits, message }: Resumption,
+  watcher: ((event: LiveEvent) => void) | undefined
+) {
+  const store = yield* RunStore
+  const { runId } = state
+  const commands = yield* store.inbox(runId, state.inbox)
+  const question = RunExit.questionOf(state)
+  if (message !== undefined && question !== undefined && question.runId !== runId) {
+    yield* store.send(question.runId, { type: "answer", callId: question.callId, answer: message })
+  }
+  const { answer, messages } = said(state, message)
+  const journal = yield* Journal.make(runId, state, yield* listenersOf(job.agent, watcher))
+  journal.stage({ type: "run_resumed", inbox: commands.at(-1)?.id ?? state.inbox, messages })
+  if (limits !== undefined) journal.stage({ type: "limits_changed", limits })
+  if (answer !== undefined) journal.stage(answer)
+  yield* Loop.takeIn(job, journal, commands)
+  // The claim to drive on: a driver that has lost the run finds out here, before it does anything.
+  yield* journal.commit()
+  yield* drive(job, journal, state.parent)
+  return RunState.snapshot(journal.state())
+})
+
+/** The state of a stored run. */
+export const load = Effect.fnUntraced(function* (runId: string) {
+  const store = yield* RunStore
+  return RunState.fold(yield* store.read(runId))
+})

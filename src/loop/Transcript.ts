@@ -1,0 +1,186 @@
+/**
+ * Between the transcript's own messages and those of `effect/ai`: the one place that a change there would touch.
+ */
+import * as Prompt from "effect/ai/Prompt"
+import type * as Response from "effect/ai/Response"
+import * as Schema from "effect/Schema"
+import type { AssistantMessage, Message, ProviderOptions } from "../run/Message.ts"
+import type { Usage } from "../run/Money.ts"
+
+const optionsOf = (part: { readonly options?: ProviderOptions }) =>
+  part.options === undefined ? {} : { options: { ...part.options } }
+
+const assistantPart = (part: AssistantMessage["content"][number]): Prompt.AssistantMessagePart => {
+  switch (part.type) {
+    case "text":
+      return Prompt.makePart("text", { text: part.text, ...optionsOf(part) })
+    case "reasoning":
+      return Prompt.makePart("reasoning", { text: part.text, ...optionsOf(part) })
+    case "tool-call": {
+      const { id, name, params, providerExecuted = false } = part
+      return Prompt.makePart("tool-call", { id, name, params, providerExecuted, ...optionsOf(part) })
+    }
+    case "tool-result": {
+      const { id, isFailure, name, result } = part
+      return Prompt.makePart("tool-result", {
+        id,
+        name,
+        isFailure,
+        result,
+        providerExecuted: true,
+        ...optionsOf(part)
+      })
+    }
+  }
+}
+
+const userPart = (part: Exclude<Extract<Message, { role: "user" }>["content"], string>[number]) => {
+  if (part.type === "text") return Prompt.makePart("text", { text: part.text, ...optionsOf(part) })
+  const { data, fileName, mediaType } = part
+  const source = URL.canParse(data) ? new URL(data) : data
+  return Prompt.makePart("file", { mediaType, data: source, fileName, ...optionsOf(part) })
+}
+
+/** A message as `effect/ai` wants it. */
+export const toPrompt = (message: Message): Prompt.Message => {
+  switch (message.role) {
+    case "system":
+      return Prompt.makeMessage("system", { content: message.content, ...optionsOf(message) })
+    case "user": {
+      const content =
+        typeof message.content === "string"
+          ? [Prompt.makePart("text", { text: message.content })]
+          : message.content.map(userPart)
+      return Prompt.makeMessage("user", { content, ...optionsOf(message) })
+    }
+    case "assistant":
+      return Prompt.makeMessage("assistant", {
+        content: message.content.map(assistantPart),
+        ...optionsOf(message)
+      })
+    case "tool": {
+      const { callId, content, ok, tool } = message
+      const result = { id: callId, name: tool, isFailure: !ok, result: content, providerExecuted: false }
+      return Prompt.makeMessage("tool", { content: [Prompt.makePart("tool-result", result)] })
+    }
+  }
+}
+
+/** A transcript's prompt, kept beside it: what is appended to the transcript is mapped once. */
+export interface Mirror {
+  readonly of: (messages: ReadonlyArray<Message>) => Prompt.Prompt
+}
+
+/** An empty mirror of one transcript, which only grows. */
+export const mirror = (): Mirror => {
+  const mapped: Array<Prompt.Message> = []
+  return {
+    of: (messages) => {
+      for (const message of messages.slice(mapped.length)) mapped.push(toPrompt(message))
+      return Prompt.fromMessages(mapped)
+    }
+  }
+}
+
+const isJson = Schema.is(Schema.Json)
+
+/** A value as JSON would carry it: what JSON has no word for is lost. */
+export const toJson = (value: unknown): Schema.Json => {
+  if (isJson(value)) return value
+  const text = JSON.stringify(value)
+  return text === undefined ? null : JSON.parse(text)
+}
+
+/** A model's reply, in the transcript's terms. `usage` is absent where the provider left it out. */
+export interface Reply {
+  readonly content: AssistantMessage["content"]
+  readonly finish: Response.FinishReason
+  readonly usage: Usage | undefined
+  readonly model: string | undefined
+}
+
+type AnyPart = Response.AnyPart
+
+const usageOf = ({ inputTokens, outputTokens }: Response.Usage): Usage | undefined =>
+  inputTokens.total === undefined || outputTokens.total === undefined
+    ? undefined
+    : {
+        promptTokens: inputTokens.total,
+        completionTokens: outputTokens.total,
+        ...(inputTokens.cacheRead ? { cachedTokens: inputTokens.cacheRead } : undefined),
+        ...(inputTokens.cacheWrite ? { cacheWriteTokens: inputTokens.cacheWrite } : undefined)
+      }
+
+const metadataOf = (metadata: ProviderOptions) =>
+  Object.keys(metadata).length === 0 ? {} : { options: metadata }
+
+type Mutable<T> = { -readonly [K in keyof T]: T[K] }
+
+/**
+ * Reads the parts of a reply, whole or streamed. Text and reasoning that arrive in pieces are put together; a call
+ * whose arguments were cut off is not among the calls.
+ */
+export const readReply = (parts: ReadonlyArray<AnyPart>): Reply => {
+  const content: Array<Mutable<AssistantMessage["content"][number]>> = []
+  const open = new Map<string, { text: string; options?: ProviderOptions }>()
+  const reply: Mutable<Omit<Reply, "content">> = { finish: "unknown", usage: undefined, model: undefined }
+  for (const part of parts) {
+    switch (part.type) {
+      case "text":
+      case "reasoning": {
+        content.push({ type: part.type, text: part.text, ...metadataOf(part.metadata) })
+        break
+      }
+      case "text-start":
+      case "reasoning-start": {
+        const type = part.type === "text-start" ? "text" : "reasoning"
+        const piece = { type, text: "", ...metadataOf(part.metadata) } as const
+        const kept: Mutable<typeof piece> & { text: string; options?: ProviderOptions } = { ...piece }
+        content.push(kept)
+        open.set(`${type} ${part.id}`, kept)
+        break
+      }
+      case "text-delta":
+      case "reasoning-delta":
+      case "text-end":
+      case "reasoning-end": {
+        const piece = open.get(`${part.type.slice(0, part.type.indexOf("-"))} ${part.id}`)
+        if (piece === undefined) break
+        if ("delta" in part) piece.text += part.delta
+        if (Object.keys(part.metadata).length > 0) piece.options = { ...piece.options, ...part.metadata }
+        break
+      }
+      case "tool-call": {
+        const { id, metadata, name, params, providerExecuted } = part
+        const executed = providerExecuted ? { providerExecuted } : {}
+        content.push({
+          type: "tool-call",
+          id,
+          name,
+          params: toJson(params ?? {}),
+          ...executed,
+          ...metadataOf(metadata)
+        })
+        break
+      }
+      case "tool-result": {
+        if (!part.providerExecuted) break
+        const { encodedResult, id, isFailure, metadata, name } = part
+        const result = toJson(encodedResult)
+        content.push({ type: "tool-result", id, name, isFailure, result, ...metadataOf(metadata) })
+        break
+      }
+      case "response-metadata": {
+        if (part.modelId !== undefined) reply.model = part.modelId
+        break
+      }
+      case "finish": {
+        reply.finish = part.reason
+        reply.usage = usageOf(part.usage)
+        break
+      }
+      default:
+    }
+  }
+  return { ...reply, content: content.filter((part) => part.type !== "text" || part.text !== "") }
+}

@@ -1,0 +1,127 @@
+/**
+ * Every sentence that the harness says to a model, in one place: what is worded here is what law 3 promises.
+ */
+import type { Exhausted, Resource } from "../run/Limits.ts"
+import type { Refusal } from "../run/NextStep.ts"
+import type { PendingCall } from "../run/RunState.ts"
+
+const resource: Record<Resource, string> = {
+  turns: "turns",
+  usd: "money",
+  tokens: "tokens",
+  time: "time",
+  tool_calls: "tool calls"
+}
+
+/** The name of the tool with which a model submits its result. */
+export const submitTool = "submit_result"
+
+/** The name of the tool with which a model asks a person. */
+export const inputTool = "request_input"
+
+/** A call that is answered without being run. */
+export const refusal = (call: PendingCall, why: Refusal): string => {
+  switch (why._tag) {
+    case "Rejected":
+      return call.rejection === undefined || call.rejection.trim() === ""
+        ? "Declined: a person was asked about this call and declined it. It did not run."
+        : `Declined: a person was asked about this call and declined it: ${call.rejection}. It did not run.`
+    case "HandoffOnly":
+      return `Not run: there is no ${resource[why.exhausted.resource]} left for ${call.tool}. What is left is kept for the handoff.`
+    case "NoBudget":
+      return `Not run: there are no ${resource[why.exhausted.resource]} left. Answer with what you have found.`
+  }
+}
+
+/** What the model is told when only the reserve is left. */
+export const handoffNote = ({ resource: name }: Exhausted): string =>
+  `The ${resource[name]} for this task are used up, except for a small reserve. Do not investigate any further. Write a handoff now: what you have found, what is still open, and how to go on.`
+
+/** What the model is told after a reply that was cut off. */
+export const incompleteNote = (why: string, calls: number): string => {
+  const lost =
+    calls === 0
+      ? ""
+      : calls === 1
+        ? " Its tool call was not run."
+        : ` None of its ${calls} tool calls was run.`
+  return `Your last reply was cut off (${why}).${lost} Go on, in a shorter reply if it was too long.`
+}
+
+/** What the model is told after a reply with neither text nor calls. */
+export const emptyNote = "Your last reply was empty. Answer, or call a tool."
+
+/** What the model is told when it answers in prose although a result has to be submitted. */
+export const contractNote = `This task is not done until you call ${submitTool} with a valid result. Prose alone does not complete it.`
+
+/** A tool that does not exist. */
+export const unknownTool = (name: string, available: ReadonlyArray<string>): string =>
+  available.length === 0
+    ? `Error: there is no tool ${name}, and no other tool either.`
+    : `Error: there is no tool ${name}. The tools are: ${available.join(", ")}.`
+
+/** Arguments that are not JSON. */
+export const notJson = (tool: string): string =>
+  `Error: the arguments for ${tool} were not valid JSON. It did not run. Call it again with a JSON object.`
+
+/** Arguments that do not fit the tool's parameters. */
+export const wrongArguments = (tool: string, problem: string): string =>
+  `Error: these arguments do not fit ${tool}. It did not run. ${problem}`
+
+/** A failure, in the generic policy or where the tool did not word it for the model. */
+export const failed = "Error: the tool failed."
+
+/** A transient failure of a tool that may not be repeated. */
+export const mayHaveHappened = "It was not tried again, because it may have taken effect."
+
+/** A result that cannot be written down. */
+export const unencodable = (tool: string): string =>
+  `Error: ${tool} ran, but its result could not be encoded. Do not assume that it failed.`
+
+/** A call that took too long and may be repeated. */
+export const timedOut = (tool: string, ms: number): string =>
+  `Error: ${tool} was stopped after ${Math.round(ms)} ms, its time limit.`
+
+/** A call that ended itself by interruption. */
+export const selfInterrupted = (tool: string): string => `Error: ${tool} was interrupted before it finished.`
+
+/** A call that was cut off and may have taken effect. */
+export const outcomeUnknown = (tool: string): string =>
+  `${tool} was cut off. Nobody can tell yet whether it took effect.`
+
+/** A call that a Stop cut off and that will run again when the run is resumed. */
+export const cancelled = (tool: string): string =>
+  `${tool} was stopped. It runs again when the run is resumed.`
+
+/** A lost call that turned out to have happened, where its result is not known. */
+export const happened = "It did take effect."
+
+/** A lost call that turned out not to have happened. */
+export const didNotHappen = "This call did not take effect. Call the tool again if it is still needed."
+
+/** What precedes the result of a call whose arguments an approver has changed. */
+export const edited = (args: string): string => `Ran with arguments changed by the approver: ${args}`
+
+/** What the model is told when a run goes on after its handoff. */
+export const goOn = "There is more room now. Go on with the task."
+
+/** A second submission in one turn. */
+export const alreadySubmitted = "Not taken: a result was already submitted in this turn."
+
+/** A question whose arguments could not be read as one. */
+export const alreadyAsked = "Not asked."
+
+/** A submission that was taken. */
+export const submitted = "Result taken."
+
+const times = (count: number): string => (count === 3 ? "third" : `${count}th`)
+
+/** What is added to a result that came before. */
+export const repeated = (count: number): string =>
+  `\n\nNote: this is the ${times(count)} time that this call brought this result. It will not change. Do something else, or answer.`
+
+/** A sub-agent that ended without an answer. */
+export const childEnded = (name: string, why: string, found: string): string =>
+  found === ""
+    ? `${name} ended without an answer: ${why}. It had written nothing down.`
+    : `${name} ended without an answer: ${why}. What it had found: ${found}`

@@ -1,0 +1,166 @@
+/**
+ * Events for people: one short line each, for a terminal.
+ */
+import type { LiveEvent, Of } from "../run/RunEvent.ts"
+
+/** How lines look. */
+export interface PrettyOptions {
+  /** Whether to use ANSI colours. Off by default. */
+  readonly colors?: boolean | undefined
+  /** The most characters of arguments, a label or a detail; 72 by default. */
+  readonly width?: number | undefined
+}
+
+/**
+ * An event as one line for a person, or `undefined` if it would be noise. Child runs are indented under their parent.
+ * What a model or a tool wrote is shortened, and cannot move the cursor, break the line or colour it.
+ *
+ * @example
+ * ```ts
+ * import { RunTrace } from "checkrein"
+ *
+ * RunTrace.pretty({ type: "tool_progress", runId: "n1", callId: "c1", tool: "scan_archive", label: "200 of 1200 files" })
+ * // => "    … scan_archive  200 of 1200 files"
+ * ```
+ */
+export const pretty = (event: LiveEvent, options?: PrettyOptions): string | undefined => {
+  const text = render(event, options?.colors === true ? ansi : plain, options?.width ?? 72)
+  return text === undefined ? undefined : "  ".repeat(depth(event.runId)) + text
+}
+
+type Colour = "bold" | "dim" | "red" | "green" | "yellow" | "cyan"
+type Paint = (colour: Colour, text: string) => string
+
+const codes: { readonly [name in Colour]: string } = {
+  bold: "1",
+  dim: "2",
+  red: "31",
+  green: "32",
+  yellow: "33",
+  cyan: "36"
+}
+const ansi: Paint = (colour, text) => `\u001b[${codes[colour]}m${text}\u001b[0m`
+const plain: Paint = (_, text) => text
+
+const render = (event: LiveEvent, paint: Paint, width: number): string | undefined => {
+  const short = (text: string) => shorten(text, width)
+  const name = (tool: string) => paint("bold", clean(tool))
+  switch (event.type) {
+    case "run_started":
+      return `${paint("cyan", "▶")} ${paint("bold", clean(event.agent))}  ${paint("dim", clean(event.runId))}`
+    case "run_resumed":
+      return `${paint("cyan", "▶")} resumed  ${paint("dim", clean(event.runId))}`
+    case "limits_changed":
+      return `  ${paint("dim", `limits  ${short(JSON.stringify(event.limits))}`)}`
+    case "turn": {
+      const { completionTokens, promptTokens } = event.usage
+      const tokens = `${count(promptTokens)} + ${count(completionTokens)} tokens`
+      const finish = usual.has(event.finish) ? "" : `  ${paint("yellow", clean(event.finish))}`
+      return `  ${paint("cyan", `turn ${event.turn}`)}  ${paint("dim", `${tokens}  ${usd(event.totalUsd)}`)}${finish}`
+    }
+    case "turn_failed": {
+      const after = event.retryInMs === undefined ? "" : `, again in ${duration(event.retryInMs)}`
+      const what = `turn ${event.turn} failed (${clean(event.reason)})${after}`
+      return `  ${paint("yellow", "!")} ${what}  ${paint("dim", short(event.detail))}`
+    }
+    case "tool_start":
+      return `    ${paint("cyan", "→")} ${name(event.tool)} ${paint("dim", short(JSON.stringify(event.args)))}`
+    case "tool_progress":
+      return `    ${paint("dim", `… ${clean(event.tool)}  ${short(event.label)}`)}`
+    case "tool_result":
+      return `    ${toolResult(event, paint, width)}`
+    case "approval_required": {
+      const args = paint("dim", short(JSON.stringify(event.args)))
+      return `    ${paint("yellow", "?")} ${name(event.tool)} ${args}  needs approval (${clean(event.callId)})`
+    }
+    case "approval_resolved": {
+      if (event.decision === "not_required") return undefined
+      const by = event.by === undefined ? "" : ` by ${clean(event.by)}`
+      const edited = event.args === undefined ? "" : " with other arguments"
+      const reason = event.reason === undefined ? "" : `: ${short(event.reason)}`
+      const mark = event.decision === "approved" ? paint("green", "✓") : paint("red", "✗")
+      return `    ${mark} ${clean(event.callId)} ${event.decision}${edited}${by}${reason}`
+    }
+    case "input_required":
+      return `    ${paint("yellow", "?")} ${short(event.question)} (${clean(event.callId)})`
+    case "input_given":
+      return `    ${paint("green", "✓")} answered${event.by === undefined ? "" : ` by ${clean(event.by)}`}`
+    case "child_suspended": {
+      const { reason, runId } = event.suspension
+      return `    ${paint("yellow", "?")} ${clean(runId)} waits: ${words(reason)}`
+    }
+    case "outcome_resolved": {
+      const mark = event.outcome === "still_unknown" ? paint("yellow", "?") : paint("green", "✓")
+      return `    ${mark} ${name(event.tool)} ${words(event.outcome)}`
+    }
+    case "operation_started":
+      return `    ${paint("cyan", "↻")} ${name(event.tool)}  ${paint("dim", short(event.label))}`
+    case "operation_ended":
+      return `    ${paint("dim", `↻ ${clean(event.operationId)}  ${short(event.outcome)}`)}`
+    case "handoff": {
+      const { limit, resource, used } = event.exhausted
+      return `  ${paint("yellow", "!")} handing over: ${words(resource)} ${amount(used)} of ${amount(limit)} used`
+    }
+    case "run_stopped":
+      return stopped(event, paint, width)
+    case "turn_started":
+    case "text_delta":
+      return undefined
+  }
+}
+
+const toolResult = (event: Of<"tool_result">, paint: Paint, width: number): string => {
+  const mark = event.ok ? paint("green", "✓") : paint("red", "✗")
+  const executed = event.disposition === "executed"
+  const how = executed ? duration(event.ms) : event.disposition
+  const detail = event.detail === undefined ? "" : `  ${paint("dim", shorten(event.detail, width))}`
+  return `${mark} ${clean(event.tool)} ${executed ? paint("dim", how) : paint("yellow", how)}${detail}`
+}
+
+const stopped = (event: Of<"run_stopped">, paint: Paint, width: number): string => {
+  const colour = event.status === "completed" ? "green" : event.status === "failed" ? "red" : "yellow"
+  const end = paint(colour, `■ ${words(event.status)}: ${words(event.reason)}`)
+  const spent = paint("dim", `${event.turns} ${event.turns === 1 ? "turn" : "turns"}  ${usd(event.costUsd)}`)
+  const detail = event.status === "completed" ? "" : `  ${shorten(event.detail, width)}`
+  return `${end}  ${spent}${detail}`
+}
+
+// How a turn ends when nothing is the matter, in the spellings that providers use.
+const usual: ReadonlySet<string> = new Set(["stop", "tool_calls", "tool-calls"])
+
+// A child's id is its parent's and a call's; ids given by a caller may hold slashes too, hence the bound.
+const depth = (runId: string): number => Math.min(runId.split("/").length - 1, 4)
+
+// Names and ids: a model can make up long ones.
+const clean = (name: string): string => shorten(name, 64)
+
+const words = (name: string): string => clean(name).replaceAll("_", " ")
+
+const count = (tokens: number): string =>
+  tokens < 10_000 ? String(tokens) : `${(tokens / 1000).toFixed(1)}k`
+
+const amount = (value: number): string => String(Number(value.toFixed(6)))
+
+// Six digits after the point, which shows a single cheap turn, and no zeros after the cents.
+const usd = (value: number): string => `$${value.toFixed(6).replace(/(\.\d\d\d*?)0+$/, "$1")}`
+
+const duration = (ms: number): string => {
+  if (ms < 1000) return `${Math.round(ms)} ms`
+  if (ms < 60_000) return `${(ms / 1000).toFixed(1)} s`
+  const seconds = Math.round(ms / 1000)
+  return `${Math.floor(seconds / 60)} min ${seconds % 60} s`
+}
+
+// Control characters, line separators and the marks that reorder text: what could take over the terminal or the line.
+const unsafe = /[\p{Cc}\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]+/gu
+
+const shorten = (text: string, width: number): string => {
+  // Cut first, so that a long result costs no more than a short one; and cut between characters, not inside of one.
+  const head = text
+    .slice(0, width * 2)
+    .replace(unsafe, " ")
+    .trim()
+  if (head.length <= width && text.length <= width * 2) return head
+  const cut = head.slice(0, width - 1)
+  return `${/[\ud800-\udbff]$/.test(cut) ? cut.slice(0, -1) : cut}…`
+}

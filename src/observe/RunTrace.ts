@@ -1,0 +1,287 @@
+/**
+ * What runs do, as it happens: for a file of JSON lines, for a person at a terminal, or for a sink of one's own.
+ *
+ * The loop gives every event to the one sink in force, synchronously and in order. A trace is a projection: it may be
+ * switched off, lost or cut short without harm, for the journal in the store is what a run is resumed from.
+ */
+import * as Config from "effect/Config"
+import * as Console from "effect/Console"
+import * as Context from "effect/Context"
+import * as Deferred from "effect/Deferred"
+import type * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as FileSystem from "effect/FileSystem"
+import * as Latch from "effect/Latch"
+import * as Layer from "effect/Layer"
+import type { LiveEvent } from "../run/RunEvent.ts"
+import { type PrettyOptions, pretty } from "./Pretty.ts"
+import { type LineOptions, line } from "./TraceLine.ts"
+
+export { type PrettyOptions, pretty } from "./Pretty.ts"
+export { type LineOptions, line } from "./TraceLine.ts"
+
+/**
+ * Where events go. `write` is called by the loop itself, synchronously and in order, with each event of each run: it
+ * must be quick, and must not throw. `layer` makes a sink of a function that might.
+ */
+export interface Sink {
+  readonly write: (event: LiveEvent) => void
+}
+
+/** The sink that keeps nothing. */
+export const none: Sink = { write: () => {} }
+
+/**
+ * The sink in force; by default the one that keeps nothing.
+ *
+ * @example
+ * ```ts
+ * import * as Effect from "effect/Effect"
+ * import { RunTrace } from "checkrein"
+ *
+ * const seen: Array<string> = []
+ * const watched = Effect.provideService(Effect.void, RunTrace.RunTrace, { write: (event) => seen.push(event.type) })
+ * ```
+ */
+export const RunTrace = Context.Reference<Sink>("checkrein/observe/RunTrace", { defaultValue: () => none })
+
+/**
+ * No trace, below a layer that has one.
+ *
+ * @example
+ * ```ts
+ * import * as Effect from "effect/Effect"
+ * import { RunTrace } from "checkrein"
+ *
+ * declare const program: Effect.Effect<string>
+ *
+ * const unseen = Effect.provide(program, RunTrace.layerNone)
+ * ```
+ */
+export const layerNone: Layer.Layer<never> = Layer.succeed(RunTrace, none)
+
+/**
+ * A sink of one's own. If `write` throws, the run goes on, and a warning is logged: the first time, and only then.
+ *
+ * @example
+ * ```ts
+ * import { RunTrace } from "checkrein"
+ *
+ * const counts = new Map<string, number>()
+ * const Counting = RunTrace.layer((event) => counts.set(event.type, (counts.get(event.type) ?? 0) + 1))
+ * ```
+ */
+export const layer = (write: (event: LiveEvent) => void): Layer.Layer<never> =>
+  Layer.effect(
+    RunTrace,
+    Effect.gen(function* () {
+      const thrown = yield* Deferred.make<never, unknown>()
+      yield* Deferred.await(thrown).pipe(
+        Effect.catch((error) => Effect.logWarning("a trace sink throws; what it misses is lost", error)),
+        Effect.forkScoped
+      )
+      return {
+        write: (event) => {
+          try {
+            write(event)
+          } catch (error) {
+            Deferred.doneUnsafe(thrown, Exit.fail(error))
+          }
+        }
+      }
+    })
+  )
+
+/** A sink for tests, which keeps all events. */
+export interface Memory extends Sink {
+  readonly events: Array<LiveEvent>
+  /** The trace lines of the events so far. */
+  readonly lines: (options?: LineOptions) => ReadonlyArray<string>
+}
+
+/**
+ * Makes a sink for tests.
+ *
+ * @example
+ * ```ts
+ * import * as Effect from "effect/Effect"
+ * import { RunTrace } from "checkrein"
+ *
+ * const trace = RunTrace.memory()
+ * const watched = Effect.provideService(Effect.void, RunTrace.RunTrace, trace)
+ * trace.lines() // => what happened, as JSON lines
+ * ```
+ */
+export const memory = (): Memory => {
+  const events: Array<LiveEvent> = []
+  return {
+    events,
+    write: (event) => void events.push(event),
+    lines: (options) => events.map((event) => line(event, options)).filter((text) => text !== undefined)
+  }
+}
+
+/** How a file of trace lines is written. */
+export interface JsonlOptions extends LineOptions {
+  /** How long a line may wait for others before it is written; 100 milliseconds by default. */
+  readonly delay?: Duration.Input | undefined
+}
+
+/**
+ * Appends trace lines to a file, whose directory is created. Lines are written in the background, in order, and the
+ * last ones when the layer's scope closes. A file that cannot be written never disturbs a run: the lines are lost, a
+ * warning says so once, and later lines are tried again.
+ *
+ * @example
+ * ```ts
+ * import * as NodeFileSystem from "@effect/platform-node/NodeFileSystem"
+ * import * as Layer from "effect/Layer"
+ * import { RunTrace } from "checkrein"
+ *
+ * const Trace = RunTrace.layerJsonl("logs/trace.jsonl").pipe(Layer.provide(NodeFileSystem.layer))
+ * ```
+ */
+export const layerJsonl = (
+  path: string,
+  options: JsonlOptions = {}
+): Layer.Layer<never, never, FileSystem.FileSystem> =>
+  Layer.effect(
+    RunTrace,
+    Effect.gen(function* () {
+      const files = yield* FileSystem.FileSystem
+      const some = Latch.makeUnsafe()
+      let waiting: Array<LiveEvent> = []
+      let open = true
+      let warned = false
+
+      const append = (text: string) => files.writeFileString(path, text, { flag: "a" })
+      const appendInNewDirectory = (text: string) =>
+        Effect.andThen(files.makeDirectory(directoryOf(path), { recursive: true }), append(text))
+
+      const warnOnce = (cause: unknown) => {
+        if (warned) return Effect.void
+        warned = true
+        return Effect.logWarning(
+          `trace lines cannot be written to ${path} and are lost; the runs go on`,
+          cause
+        )
+      }
+
+      // Uninterruptible, so that a batch taken is a batch written, and the last flush comes after the one under way.
+      const flush = Effect.suspend(() => {
+        const events = waiting
+        waiting = []
+        let text = ""
+        for (const event of events) {
+          const one = line(event, options)
+          if (one !== undefined) text += `${one}\n`
+        }
+        if (text === "") return Effect.void
+        return append(text).pipe(
+          Effect.catchIf(
+            (error) => error.reason._tag === "NotFound",
+            () => appendInNewDirectory(text)
+          ),
+          Effect.catchCause(warnOnce)
+        )
+      }).pipe(Effect.uninterruptible)
+
+      // Registered before the writer is forked, hence run after it was interrupted.
+      yield* Effect.addFinalizer(() => {
+        void open
+        return flush
+      })
+      yield* some.await.pipe(
+        Effect.andThen(some.close),
+        Effect.andThen(Effect.sleep(options.delay ?? "100 millis")),
+        Effect.andThen(flush),
+        Effect.forever,
+        Effect.forkScoped
+      )
+      return {
+        write: (event) => {
+          // These have no line; a long reply is thousands of deltas.
+          if (!open || event.type === "text_delta" || event.type === "turn_started") return
+          if (waiting.push(event) === 1) some.openUnsafe()
+        }
+      }
+    })
+  )
+
+const directoryOf = (path: string): string => {
+  const end = Math.max(path.lastIndexOf("/"), path.lastIndexOf("\\"))
+  return end < 0 ? "." : path.slice(0, Math.max(end, 1))
+}
+
+/**
+ * One readable line per event on stderr, through effect's `Console`; coloured if stderr is a terminal and `NO_COLOR` is
+ * not set, unless `colors` says otherwise.
+ *
+ * @example
+ * ```ts
+ * import * as Effect from "effect/Effect"
+ * import { RunTrace } from "checkrein"
+ *
+ * const shown = Effect.provide(Effect.void, RunTrace.layerConsole())
+ * ```
+ */
+export const layerConsole = (options: PrettyOptions = {}): Layer.Layer<never> =>
+  Layer.effect(
+    RunTrace,
+    Effect.gen(function* () {
+      const console = yield* Console.Console
+      const colors = options.colors ?? (yield* stderrColors)
+      const style = { ...options, colors }
+      return {
+        write: (event) => {
+          const text = pretty(event, style)
+          if (text !== undefined) console.error(text)
+        }
+      }
+    })
+  )
+
+/**
+ * Whether colours are welcome on stderr: it is a terminal, and `NO_COLOR` is not set.
+ *
+ * @example
+ * ```ts
+ * import * as Effect from "effect/Effect"
+ * import { type RunEvent, RunTrace } from "checkrein"
+ *
+ * declare const event: RunEvent.LiveEvent
+ *
+ * const shown = Effect.map(RunTrace.stderrColors, (colors) => RunTrace.pretty(event, { colors }))
+ * ```
+ */
+export const stderrColors: Effect.Effect<boolean> = Config.String("NO_COLOR").pipe(
+  Effect.orElseSucceed(() => ""),
+  Effect.map((noColor) => noColor === "" && globalThis.process?.stderr?.isTTY === true)
+)
+
+/**
+ * Several traces at once. Merging the layers would not do: there is one sink in force, and the last would win.
+ *
+ * @example
+ * ```ts
+ * import { RunTrace } from "checkrein"
+ *
+ * const Both = RunTrace.layerAll(RunTrace.layerConsole(), RunTrace.layerJsonl("logs/trace.jsonl"))
+ * ```
+ */
+export const layerAll = <Layers extends ReadonlyArray<Layer.Any>>(
+  ...layers: Layers &
+    ReadonlyArray<Layer.Layer<never, Layer.Error<Layers[number]>, Layer.Services<Layers[number]>>>
+): Layer.Layer<never, Layer.Error<Layers[number]>, Layer.Services<Layers[number]>> =>
+  Layer.effect(
+    RunTrace,
+    Effect.map(
+      Effect.forEach(layers, (each) => Effect.map(Layer.build(each), Context.get(RunTrace))),
+      (sinks): Sink => ({
+        write: (event) => {
+          for (const sink of sinks) sink.write(event)
+        }
+      })
+    )
+  )

@@ -1,0 +1,227 @@
+/**
+ * What a run may use, and the rule by which it may use it.
+ *
+ * A limit is a ceiling; a reserve is the part under the ceiling that investigation may not touch, kept for a handoff.
+ * The rule is pure: it looks at what was used and says whether the next thing may begin.
+ */
+import * as Duration from "effect/Duration"
+import * as Result from "effect/Result"
+import * as Schema from "effect/Schema"
+
+/** What a tool call or a model call is for. Only handoff work may use a reserve. */
+export const Purpose = Schema.Literals(["investigate", "handoff"])
+export type Purpose = typeof Purpose.Type
+
+/** The resources that a run can run out of. */
+export const Resource = Schema.Literals(["turns", "usd", "tokens", "time", "tool_calls"])
+export type Resource = typeof Resource.Type
+
+const amounts = {
+  turns: Schema.optionalKey(Schema.Natural),
+  usd: Schema.optionalKey(Schema.Finite.check(Schema.isGreaterThanOrEqualTo(0))),
+  tokens: Schema.optionalKey(Schema.Natural),
+  toolCalls: Schema.optionalKey(Schema.Natural),
+  timeMs: Schema.optionalKey(Schema.Finite.check(Schema.isGreaterThanOrEqualTo(0)))
+}
+
+/** Limits as they are stored with a run: an absent one is no limit. Money in USD, time in milliseconds. */
+export const Limits = Schema.Struct({ ...amounts, reserve: Schema.optionalKey(Schema.Struct(amounts)) })
+export type Limits = typeof Limits.Type
+
+type Amounts = Omit<Limits, "reserve">
+
+/** How much of each resource, as a user writes it. */
+export interface AmountsInput {
+  /** Model calls that came back. `Infinity` for no limit. */
+  readonly turns?: number | undefined
+  /** Money, in USD. Spend may pass it by less than the cost of one turn for each concurrent model call. */
+  readonly usd?: number | undefined
+  /** Prompt and completion tokens together. May be passed by less than one turn. */
+  readonly tokens?: number | undefined
+  /** Tool calls that were started, failed attempts included. Never passed. */
+  readonly toolCalls?: number | undefined
+  /** Time that the run was driven, e.g. `"10 minutes"`; time while nobody drives it does not count. */
+  readonly time?: Duration.Input | undefined
+}
+
+/**
+ * Limits as a user writes them.
+ *
+ * @example
+ * ```ts
+ * import type { Limits } from "checkrein"
+ *
+ * const limits: Limits.LimitsInput = { turns: 20, usd: 0.05, time: "10 minutes", reserve: { turns: 1 } }
+ * ```
+ */
+export interface LimitsInput extends AmountsInput {
+  /** The part of each limit that only a handoff may use. */
+  readonly reserve?: AmountsInput | undefined
+}
+
+/** A limit that was written wrongly: not a number, negative, or a fraction where only whole numbers make sense. */
+export class InvalidLimits extends Schema.TaggedError<InvalidLimits>()("InvalidLimits", {
+  problem: Schema.String
+}) {
+  override get message(): string {
+    return `these limits cannot be used: ${this.problem}`
+  }
+}
+
+/** The turn limit of an agent that names none. */
+export const defaultTurns = 20
+
+const amountsOf = (input: AmountsInput, where: string): Result.Result<Amounts, InvalidLimits> => {
+  const out: { -readonly [K in keyof Amounts]: Amounts[K] } = {}
+  for (const name of ["turns", "tokens", "toolCalls", "usd"] as const) {
+    const value = input[name]
+    if (value === undefined || value === Number.POSITIVE_INFINITY) continue
+    if (!Number.isFinite(value) || value < 0 || (name !== "usd" && !Number.isInteger(value))) {
+      const kind = name === "usd" ? "a number of USD" : "a whole number"
+      return Result.fail(
+        new InvalidLimits({ problem: `${where}${name} is ${value}, and must be ${kind} of at least 0` })
+      )
+    }
+    out[name] = value
+  }
+  if (input.time !== undefined) {
+    const duration = Duration.fromInput(input.time)
+    const ms = duration._tag === "Some" ? Duration.toMillis(duration.value) : Number.NaN
+    if (Number.isNaN(ms) || ms < 0) {
+      return Result.fail(
+        new InvalidLimits({ problem: `${where}time is ${String(input.time)}, and must be a duration` })
+      )
+    }
+    if (ms !== Number.POSITIVE_INFINITY) out.timeMs = ms
+  }
+  return Result.succeed(out)
+}
+
+/**
+ * Reads limits as a user writes them. The turn limit defaults to 20; `Infinity` lifts a limit. A reserve larger than
+ * its limit, or without one, is refused.
+ */
+export const fromInput = (input: LimitsInput = {}): Result.Result<Limits, InvalidLimits> =>
+  Result.gen(function* () {
+    const limits = yield* amountsOf({ ...input, turns: input.turns ?? defaultTurns }, "")
+    if (input.reserve === undefined) return limits
+    const reserve = yield* amountsOf(input.reserve, "reserve.")
+    for (const name of ["turns", "usd", "tokens", "toolCalls", "timeMs"] as const) {
+      const kept = reserve[name]
+      if (kept === undefined) continue
+      const limit = limits[name]
+      if (limit === undefined || kept > limit) {
+        const problem = `reserve.${name} is ${kept}, more than the limit of ${limit ?? "none at all"}`
+        return yield* Result.fail(new InvalidLimits({ problem }))
+      }
+    }
+    return { ...limits, reserve }
+  })
+
+/** `over` on top of `under`: each limit that `over` names replaces the one below it. */
+export const override = (under: LimitsInput, over: LimitsInput): LimitsInput => ({
+  ...under,
+  ...over,
+  ...(under.reserve !== undefined || over.reserve !== undefined
+    ? { reserve: { ...under.reserve, ...over.reserve } }
+    : undefined)
+})
+
+/** Stored limits in the form in which a user writes them. */
+export const toInput = (limits: Limits): LimitsInput => {
+  const amounts = ({ timeMs, ...rest }: Amounts): AmountsInput => ({
+    ...rest,
+    ...(timeMs === undefined ? undefined : { time: timeMs })
+  })
+  const { reserve, ...top } = limits
+  return {
+    ...amounts(top),
+    turns: limits.turns ?? Number.POSITIVE_INFINITY,
+    ...(reserve === undefined ? undefined : { reserve: amounts(reserve) })
+  }
+}
+
+/** What a run has used so far. Money in USD, time in milliseconds. */
+export interface Used {
+  readonly turns: number
+  readonly usd: number
+  readonly tokens: number
+  readonly toolCalls: number
+  readonly timeMs: number
+}
+
+/** A resource that has run out: how much of it was used, and the limit. */
+export const Exhausted = Schema.Struct({ resource: Resource, used: Schema.Finite, limit: Schema.Finite })
+export type Exhausted = typeof Exhausted.Type
+
+const rows = [
+  ["turns", "turns"],
+  ["usd", "usd"],
+  ["tokens", "tokens"],
+  ["time", "timeMs"],
+  ["tool_calls", "toolCalls"]
+] as const
+
+const reached = (
+  limits: Limits,
+  used: Used,
+  purpose: Purpose,
+  counts: (resource: Resource) => boolean
+): Exhausted | undefined => {
+  for (const [resource, name] of rows) {
+    const limit = limits[name]
+    if (limit === undefined || !counts(resource)) continue
+    const kept = purpose === "investigate" ? (limits.reserve?.[name] ?? 0) : 0
+    if (used[name] >= limit - kept) return { resource, used: used[name], limit }
+  }
+  return undefined
+}
+
+/**
+ * The first limit, in the order turns, usd, tokens, time, tool calls, that leaves no room for another turn of this
+ * purpose; `undefined` while there is room. The number of tool calls counts only where it has a reserve: without one a
+ * model that has used up its calls may still answer.
+ */
+export const exhausted = (limits: Limits, used: Used, purpose: Purpose): Exhausted | undefined =>
+  reached(
+    limits,
+    used,
+    purpose,
+    (resource) => resource !== "tool_calls" || limits.reserve?.toolCalls !== undefined
+  )
+
+/** A claim that was refused, and the resource that was short. */
+export class ClaimRefused extends Schema.TaggedError<ClaimRefused>()("ClaimRefused", {
+  exhausted: Exhausted,
+  purpose: Purpose
+}) {
+  override get message(): string {
+    const { limit, resource, used } = this.exhausted
+    return `no ${resource} left to ${this.purpose}: ${used} of ${limit} used`
+  }
+}
+
+/**
+ * Claims one tool call: what the count of tool calls becomes, or why it may not begin. Only tool calls and time are
+ * looked at, for these are what a tool call uses.
+ *
+ * @example
+ * ```ts
+ * import { Limits } from "checkrein"
+ *
+ * const limits = { toolCalls: 12, timeMs: 600_000, reserve: { toolCalls: 2, timeMs: 30_000 } }
+ * Limits.claim(limits, { toolCalls: 9, timeMs: 100_000 }, "investigate") // => a success of 10
+ * Limits.claim(limits, { toolCalls: 10, timeMs: 100_000 }, "investigate") // => a failure, ClaimRefused
+ * ```
+ */
+export const claim = (
+  limits: Limits,
+  used: Pick<Used, "toolCalls" | "timeMs">,
+  purpose: Purpose
+): Result.Result<number, ClaimRefused> => {
+  const all = { turns: 0, usd: 0, tokens: 0, ...used }
+  const short = reached(limits, all, purpose, (resource) => resource === "tool_calls" || resource === "time")
+  return short === undefined
+    ? Result.succeed(used.toolCalls + 1)
+    : Result.fail(new ClaimRefused({ exhausted: short, purpose }))
+}

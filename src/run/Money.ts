@@ -1,0 +1,96 @@
+/**
+ * Exact money for runs.
+ *
+ * A price is stated in USD per million tokens. The cost of a turn is computed exactly and rounded once, half to even,
+ * to a whole nano-dollar; sums are made on whole nano-dollars, so a total carries no floating-point dust. Outside this
+ * module an amount is a plain number of USD that lies on the nano-dollar grid, ready to be printed or compared.
+ */
+import * as Schema from "effect/Schema"
+
+/**
+ * What a model's tokens cost, in USD per million tokens. `cachedInput` and `cacheWrite` default to `input`.
+ *
+ * @example
+ * ```ts
+ * import { Money } from "checkrein"
+ *
+ * const price: Money.Price = { input: 2, cachedInput: 0.2, output: 12 }
+ * ```
+ */
+export const Price = Schema.Struct({
+  input: Schema.Finite.check(Schema.isGreaterThanOrEqualTo(0)),
+  cachedInput: Schema.optionalKey(Schema.Finite.check(Schema.isGreaterThanOrEqualTo(0))),
+  cacheWrite: Schema.optionalKey(Schema.Finite.check(Schema.isGreaterThanOrEqualTo(0))),
+  output: Schema.Finite.check(Schema.isGreaterThanOrEqualTo(0))
+})
+export type Price = typeof Price.Type
+
+/**
+ * The tokens of one turn or of a whole run. `promptTokens` includes the cached and the cache-writing ones.
+ */
+export const Usage = Schema.Struct({
+  promptTokens: Schema.Natural,
+  completionTokens: Schema.Natural,
+  cachedTokens: Schema.optionalKey(Schema.Natural),
+  cacheWriteTokens: Schema.optionalKey(Schema.Natural)
+})
+export type Usage = typeof Usage.Type
+
+/** A usage of nothing. */
+export const noUsage: Usage = { promptTokens: 0, completionTokens: 0 }
+
+/** The sum of two usages. */
+export const addUsage = (a: Usage, b: Usage): Usage => {
+  const cached = (a.cachedTokens ?? 0) + (b.cachedTokens ?? 0)
+  const written = (a.cacheWriteTokens ?? 0) + (b.cacheWriteTokens ?? 0)
+  return {
+    promptTokens: a.promptTokens + b.promptTokens,
+    completionTokens: a.completionTokens + b.completionTokens,
+    ...(cached > 0 ? { cachedTokens: cached } : undefined),
+    ...(written > 0 ? { cacheWriteTokens: written } : undefined)
+  }
+}
+
+const nanosPerUsd = 1_000_000_000
+
+const toNanos = (usd: number): number => Math.round(usd * nanosPerUsd)
+
+const fromNanos = (nanos: number): number => nanos / nanosPerUsd
+
+/** `usd` on the nano-dollar grid: the nearest amount that this module can represent. */
+export const round = (usd: number): number => fromNanos(toNanos(usd))
+
+/** The exact sum of two amounts in USD. */
+export const add = (a: number, b: number): number => fromNanos(toNanos(a) + toNanos(b))
+
+/** The exact difference of two amounts in USD. */
+export const subtract = (a: number, b: number): number => fromNanos(toNanos(a) - toNanos(b))
+
+const million = 1_000_000n
+
+/**
+ * The cost in USD of one turn: exact, rounded once, half to even, to a nano-dollar.
+ *
+ * @example
+ * ```ts
+ * import { Money } from "checkrein"
+ *
+ * Money.costOf({ input: 2, output: 12 }, { promptTokens: 204, completionTokens: 23 }) // => 0.000684
+ * ```
+ */
+export const costOf = (price: Price, usage: Usage): number => {
+  const written = usage.cacheWriteTokens ?? 0
+  const cached = usage.cachedTokens ?? 0
+  const plain = Math.max(0, usage.promptTokens - cached - written)
+  const part = (tokens: number, usdPerMillion: number) => BigInt(tokens) * BigInt(toNanos(usdPerMillion))
+  const exact =
+    part(plain, price.input) +
+    part(cached, price.cachedInput ?? price.input) +
+    part(written, price.cacheWrite ?? price.input) +
+    part(usage.completionTokens, price.output)
+  const whole = exact / million
+  const rest = exact % million
+  const half = million / 2n
+  const up = rest > half || (rest === half && whole % 2n === 1n)
+  return fromNanos(Number(up ? whole + 1n : whole))
+}

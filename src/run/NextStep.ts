@@ -1,0 +1,193 @@
+/**
+ * What a run does next: a pure function of its state. The loop is the interpreter of these steps.
+ */
+import * as Limits from "./Limits.ts"
+import type { Reason, RunStatus } from "./RunEvent.ts"
+import type { PendingCall, RunState } from "./RunState.ts"
+import * as State from "./RunState.ts"
+
+/** When the same call with the same result is named to the model, and when the run stops for it. */
+export interface RepetitionRule {
+  readonly nameAt: number
+  readonly stopAt: number
+}
+
+/** What an agent decides about its runs besides their limits, which are part of the state. */
+export interface Rules {
+  /** `undefined` switches the repetition guard off. */
+  readonly repetition: RepetitionRule | undefined
+  /** Conditions that stop the run; each says why, or `undefined` to go on. */
+  readonly stopWhen: ReadonlyArray<(state: RunState) => string | undefined>
+}
+
+/** Why a call is answered without being run. */
+export type Refusal =
+  | { readonly _tag: "Rejected" }
+  | { readonly _tag: "HandoffOnly"; readonly exhausted: Limits.Exhausted }
+  | { readonly _tag: "NoBudget"; readonly exhausted: Limits.Exhausted }
+
+/** How a run ends, as it will be written down. */
+export interface Ending {
+  readonly status: Exclude<RunStatus, "running">
+  readonly reason: Reason
+  readonly detail: string
+  readonly exhausted?: Limits.Exhausted
+}
+
+/** One thing to do. */
+export type Step =
+  | { readonly _tag: "AskModel"; readonly purpose: Limits.Purpose }
+  | { readonly _tag: "ExecuteCalls"; readonly calls: ReadonlyArray<PendingCall> }
+  | {
+      readonly _tag: "AnswerCalls"
+      readonly answers: ReadonlyArray<{ readonly call: PendingCall; readonly refusal: Refusal }>
+    }
+  | { readonly _tag: "CheckApprovals"; readonly calls: ReadonlyArray<PendingCall> }
+  | { readonly _tag: "Reconcile"; readonly calls: ReadonlyArray<PendingCall> }
+  | { readonly _tag: "BeginHandoff"; readonly exhausted: Limits.Exhausted }
+  | { readonly _tag: "Stop"; readonly ending: Ending }
+
+const stop = (ending: Ending): Step => ({ _tag: "Stop", ending })
+
+const list = (calls: ReadonlyArray<{ readonly tool: string; readonly callId: string }>): string =>
+  calls.map((call) => `${call.tool} (${call.callId})`).join(", ")
+
+const unit: Record<Limits.Resource, (amount: number) => string> = {
+  turns: (n) => `${n} turns`,
+  usd: (n) => `$${n}`,
+  tokens: (n) => `${n} tokens`,
+  time: (n) => `${Math.round(n)} ms`,
+  tool_calls: (n) => `${n} tool calls`
+}
+
+const outOf = (exhausted: Limits.Exhausted): Ending => {
+  const { limit, resource, used } = exhausted
+  const amount = unit[resource]
+  const detail = `used ${amount(used)} of a limit of ${amount(limit)}`
+  return resource === "turns"
+    ? { status: "max_turns_exceeded", reason: "max_turns", detail, exhausted }
+    : { status: "budget_exceeded", reason: "max_budget", detail, exhausted }
+}
+
+const interrupted = (reason: Reason, detail: string): Step => stop({ status: "interrupted", reason, detail })
+
+const mayStart = (call: PendingCall): boolean =>
+  call.kind === "tool" &&
+  call.status === "waiting" &&
+  (call.approval === "none" || call.approval === "approved")
+
+/** The reading calls all at once; without any, the first writer, unless one before it still waits for somebody. */
+const runnable = (pending: ReadonlyArray<PendingCall>): ReadonlyArray<PendingCall> => {
+  const reads = pending.filter((call) => mayStart(call) && call.effect === "read")
+  if (reads.length > 0) return reads
+  const writer = pending.find((call) => call.kind === "tool" && call.effect !== "read")
+  return writer !== undefined && mayStart(writer) ? [writer] : []
+}
+
+/** Claims a tool call for each, in order; what gets none is answered in words, or ends the run if it was told before. */
+const claimed = (state: RunState, calls: ReadonlyArray<PendingCall>, elapsedMs: number): Step => {
+  const used = State.used(state, elapsedMs)
+  const granted: Array<PendingCall> = []
+  const answers: Array<{ call: PendingCall; refusal: Refusal }> = []
+  for (const call of calls) {
+    const claim = Limits.claim(
+      state.limits,
+      { timeMs: used.timeMs, toolCalls: used.toolCalls + granted.length },
+      call.purpose
+    )
+    if (claim._tag === "Success") {
+      granted.push(call)
+      continue
+    }
+    const { exhausted } = claim.failure
+    if (state.refusedInTurn !== undefined && state.refusedInTurn < call.turn) return stop(outOf(exhausted))
+    answers.push({ call, refusal: { _tag: "NoBudget", exhausted } })
+  }
+  return granted.length > 0 ? { _tag: "ExecuteCalls", calls: granted } : { _tag: "AnswerCalls", answers }
+}
+
+/** The limits, and what follows from them; `undefined` while there is room. */
+const limited = (state: RunState, elapsedMs: number): Step | undefined => {
+  const used = State.used(state, elapsedMs)
+  const hard = Limits.exhausted(state.limits, used, "handoff")
+  if (hard !== undefined) return stop(outOf(state.exhausted ?? hard))
+  if (state.phase === "handoff") return undefined
+  const soft = Limits.exhausted(state.limits, used, "investigate")
+  return soft === undefined ? undefined : { _tag: "BeginHandoff", exhausted: soft }
+}
+
+const waitingForPeople = (state: RunState): Step | undefined => {
+  const undecided = State.undecided(state)
+  const suspended = state.pending.filter((call) => call.status === "suspended")
+  const approvals = [...undecided, ...suspended.flatMap((call) => call.suspension?.approvals ?? [])]
+  if (approvals.length > 0) return interrupted("approval", `waits for a decision about ${list(approvals)}`)
+  const question = state.pending.find((call) => call.kind === "input")
+  if (question !== undefined) return interrupted("input", `waits for an answer to ${question.callId}`)
+  const [child] = suspended
+  if (child?.suspension === undefined) return undefined
+  return interrupted(child.suspension.reason, `${child.suspension.runId}: ${child.suspension.detail}`)
+}
+
+/**
+ * What to do next, in this order: settle, unknown outcomes, limits and stop conditions, pending calls, people,
+ * repetition, the model. `elapsedMs` is the time that the run has been driven so far.
+ */
+export const nextStep = (state: RunState, rules: Rules, elapsedMs: number): Step => {
+  const { pending } = state
+
+  if (pending.length === 0 && state.answered) {
+    return state.phase === "handoff" && state.exhausted !== undefined
+      ? stop(outOf(state.exhausted))
+      : stop({ status: "completed", reason: "answered", detail: "the model answered" })
+  }
+  const submission = pending.find((call) => call.kind === "submit")
+  if (submission !== undefined && pending.length === 1) {
+    return stop({ status: "completed", reason: "submitted", detail: "the model submitted a valid result" })
+  }
+
+  const unknown = State.unknownOutcomes(state)
+  const open = unknown.filter((call) => call.reconcile === true && call.reconciled !== true)
+  if (open.length > 0) return { _tag: "Reconcile", calls: open }
+  if (unknown.length > 0) {
+    return interrupted("unknown_outcome", `nobody can tell whether ${list(unknown)} happened`)
+  }
+
+  if (submission === undefined) {
+    const step = limited(state, elapsedMs)
+    if (step !== undefined) return step
+    for (const condition of rules.stopWhen) {
+      const why = condition(state)
+      if (why !== undefined) return interrupted("stop_condition", why)
+    }
+  }
+
+  const { exhausted } = state
+  if (state.phase === "handoff" && exhausted !== undefined) {
+    const refused = pending.filter(
+      (call) => call.kind === "tool" && call.status === "waiting" && call.purpose === "investigate"
+    )
+    if (refused.length > 0) {
+      return {
+        _tag: "AnswerCalls",
+        answers: refused.map((call) => ({ call, refusal: { _tag: "HandoffOnly", exhausted } }))
+      }
+    }
+  }
+  const rejected = pending.filter((call) => call.approval === "rejected")
+  if (rejected.length > 0) {
+    return { _tag: "AnswerCalls", answers: rejected.map((call) => ({ call, refusal: { _tag: "Rejected" } })) }
+  }
+  const unasked = pending.filter((call) => call.approval === "ask")
+  if (unasked.length > 0) return { _tag: "CheckApprovals", calls: unasked }
+  const ready = runnable(pending)
+  if (ready.length > 0) return claimed(state, ready, elapsedMs)
+
+  const waiting = waitingForPeople(state)
+  if (waiting !== undefined) return waiting
+
+  const { worst } = state.repetition
+  if (rules.repetition !== undefined && worst !== undefined && worst.count >= rules.repetition.stopAt) {
+    return interrupted("stalled", `${worst.tool} brought the same result ${worst.count} times`)
+  }
+  return { _tag: "AskModel", purpose: state.phase }
+}

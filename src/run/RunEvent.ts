@@ -1,0 +1,368 @@
+/**
+ * The one vocabulary of a run: its journal, its trace and its stream are made of these events.
+ *
+ * An event is plain JSON, so that writing it is `JSON.stringify`; reading it goes through the schema. `RunEvent` is
+ * what is stored; `LiveEvent` adds what only a watcher sees while it happens.
+ */
+import * as Result from "effect/Result"
+import * as Schema from "effect/Schema"
+import { Exhausted, Limits, Purpose, Resource } from "./Limits.ts"
+import { AssistantMessage, Message } from "./Message.ts"
+import { Usage } from "./Money.ts"
+
+/** The schema version that this build writes. An older one is read, a newer one is refused by name. */
+export const version = 1
+
+/** Where a run stands. */
+export const RunStatus = Schema.Literals([
+  "running",
+  "completed",
+  "failed",
+  "max_turns_exceeded",
+  "budget_exceeded",
+  "interrupted"
+])
+export type RunStatus = typeof RunStatus.Type
+
+/** Why a run stopped. */
+export const Reason = Schema.Literals([
+  "answered",
+  "submitted",
+  "max_turns",
+  "max_budget",
+  "approval",
+  "input",
+  "provider",
+  "unknown_outcome",
+  "stalled",
+  "stop_condition",
+  "cancelled",
+  "provider_refused",
+  "tool_fatal",
+  "tool_permanent",
+  "defect"
+])
+export type Reason = typeof Reason.Type
+
+/**
+ * What a tool call does to the world: `read` changes nothing, `idempotent` may be repeated with the same key, `write`
+ * must happen at most once.
+ */
+export const CallEffect = Schema.Literals(["read", "idempotent", "write"])
+export type CallEffect = typeof CallEffect.Type
+
+/** What became of a call. */
+export const Disposition = Schema.Literals([
+  "executed",
+  "cached",
+  "rejected",
+  "refused",
+  "cancelled",
+  "unknown"
+])
+export type Disposition = typeof Disposition.Type
+
+/**
+ * What the driver worked out about a call of a turn. Its arguments are in the turn's message. `kind` tells the
+ * harness's own tools apart; `approval` is `ask` while the tool's own function has to be asked.
+ */
+export const PlannedCall = Schema.Struct({
+  callId: Schema.String,
+  argsDigest: Schema.String,
+  kind: Schema.Literals(["tool", "submit", "input"]),
+  purpose: Purpose,
+  effect: CallEffect,
+  approval: Schema.Literals(["none", "ask", "required"]),
+  reconcile: Schema.optionalKey(Schema.Literal(true))
+})
+export type PlannedCall = typeof PlannedCall.Type
+
+/** A call that waits for a person's decision. It names its own run, which may be a child's. */
+export const ApprovalRequest = Schema.Struct({
+  runId: Schema.String,
+  callId: Schema.String,
+  tool: Schema.String,
+  args: Schema.Json,
+  argsDigest: Schema.String
+})
+export type ApprovalRequest = typeof ApprovalRequest.Type
+
+/** The run and the call from which a child run was started. */
+export const Parent = Schema.Struct({ runId: Schema.String, callId: Schema.String })
+export type Parent = typeof Parent.Type
+
+/** What a model call is expected to use: what it counts as if it never comes back. Money in USD. */
+export const Estimate = Schema.Struct({ usage: Usage, costUsd: Schema.Finite })
+export type Estimate = typeof Estimate.Type
+
+const event = <const Type extends string, const Fields extends Schema.Struct.Fields>(
+  type: Type,
+  fields: Fields
+) =>
+  Schema.Struct({
+    v: Schema.Int,
+    runId: Schema.String,
+    seq: Schema.Natural,
+    at: Schema.String,
+    elapsedMs: Schema.Finite,
+    type: Schema.Literal(type),
+    ...fields
+  })
+
+const RunStarted = event("run_started", {
+  agent: Schema.String,
+  messages: Schema.Array(Message),
+  limits: Limits,
+  parent: Schema.optionalKey(Parent),
+  after: Schema.optionalKey(Schema.String)
+})
+
+const RunResumed = event("run_resumed", {
+  inbox: Schema.Natural,
+  messages: Schema.Array(Message)
+})
+
+const LimitsChanged = event("limits_changed", { limits: Limits })
+
+const TurnStarted = event("turn_started", {
+  turn: Schema.Natural,
+  attempt: Schema.Natural,
+  purpose: Purpose,
+  estimate: Estimate,
+  note: Schema.optionalKey(Schema.String)
+})
+
+const Turn = event("turn", {
+  turn: Schema.Natural,
+  message: AssistantMessage,
+  calls: Schema.Array(PlannedCall),
+  usage: Usage,
+  counted: Schema.optionalKey(Schema.Literal(true)),
+  costUsd: Schema.Finite,
+  totalUsd: Schema.Finite,
+  unpriced: Schema.optionalKey(Schema.Literal(true)),
+  model: Schema.optionalKey(Schema.String),
+  finish: Schema.String,
+  ms: Schema.Finite,
+  answers: Schema.Boolean,
+  note: Schema.optionalKey(Schema.String)
+})
+
+const TurnFailed = event("turn_failed", {
+  turn: Schema.Natural,
+  attempt: Schema.Natural,
+  reason: Schema.String,
+  detail: Schema.String,
+  retryInMs: Schema.optionalKey(Schema.Finite),
+  usage: Schema.optionalKey(Usage),
+  costUsd: Schema.Finite
+})
+
+const ToolStart = event("tool_start", {
+  callId: Schema.String,
+  tool: Schema.String,
+  args: Schema.Json,
+  attempt: Schema.Natural,
+  idempotencyKey: Schema.String,
+  purpose: Purpose
+})
+
+const ToolResult = event("tool_result", {
+  callId: Schema.String,
+  tool: Schema.String,
+  content: Schema.String,
+  ok: Schema.Boolean,
+  ms: Schema.Finite,
+  disposition: Disposition,
+  digest: Schema.optionalKey(Schema.String),
+  wrongArguments: Schema.optionalKey(Schema.Literal(true)),
+  short: Schema.optionalKey(Resource),
+  detail: Schema.optionalKey(Schema.String),
+  childCostUsd: Schema.optionalKey(Schema.Finite)
+})
+
+const ApprovalRequired = event("approval_required", {
+  callId: Schema.String,
+  tool: Schema.String,
+  args: Schema.Json,
+  argsDigest: Schema.String
+})
+
+const ApprovalResolved = event("approval_resolved", {
+  callId: Schema.String,
+  decision: Schema.Literals(["approved", "rejected", "not_required"]),
+  argsDigest: Schema.String,
+  args: Schema.optionalKey(Schema.Json),
+  reason: Schema.optionalKey(Schema.String),
+  by: Schema.optionalKey(Schema.String),
+  command: Schema.optionalKey(Schema.Natural)
+})
+
+const InputRequired = event("input_required", { callId: Schema.String, question: Schema.String })
+
+const InputGiven = event("input_given", {
+  callId: Schema.String,
+  answer: Schema.String,
+  by: Schema.optionalKey(Schema.String),
+  command: Schema.optionalKey(Schema.Natural)
+})
+
+/** Why a child run stopped its parent, and what a person has to decide or answer. */
+export const Suspension = Schema.Struct({
+  runId: Schema.String,
+  reason: Schema.Literals(["approval", "input", "provider", "unknown_outcome"]),
+  detail: Schema.String,
+  approvals: Schema.Array(ApprovalRequest),
+  question: Schema.optionalKey(
+    Schema.Struct({ runId: Schema.String, callId: Schema.String, text: Schema.String })
+  ),
+  unknown: Schema.Array(ApprovalRequest)
+})
+export type Suspension = typeof Suspension.Type
+
+const ChildSuspended = event("child_suspended", {
+  callId: Schema.String,
+  suspension: Suspension,
+  childCostUsd: Schema.Finite
+})
+
+const OutcomeResolved = event("outcome_resolved", {
+  callId: Schema.String,
+  tool: Schema.String,
+  outcome: Schema.Literals(["happened", "did_not_happen", "still_unknown"]),
+  content: Schema.String,
+  by: Schema.optionalKey(Schema.String),
+  command: Schema.optionalKey(Schema.Natural)
+})
+
+const OperationStarted = event("operation_started", {
+  operationId: Schema.String,
+  callId: Schema.String,
+  tool: Schema.String,
+  label: Schema.String
+})
+
+const OperationEnded = event("operation_ended", {
+  operationId: Schema.String,
+  outcome: Schema.String
+})
+
+const Handoff = event("handoff", { exhausted: Exhausted })
+
+const RunStopped = event("run_stopped", {
+  status: Schema.Literals(["completed", "failed", "max_turns_exceeded", "budget_exceeded", "interrupted"]),
+  reason: Reason,
+  detail: Schema.String,
+  exhausted: Schema.optionalKey(Exhausted),
+  turns: Schema.Natural,
+  costUsd: Schema.Finite
+})
+
+/** A stored event. `at` is ISO 8601, `elapsedMs` the time that the run was driven so far, money in USD. */
+export const RunEvent = Schema.Union([
+  RunStarted,
+  RunResumed,
+  LimitsChanged,
+  TurnStarted,
+  Turn,
+  TurnFailed,
+  ToolStart,
+  ToolResult,
+  ApprovalRequired,
+  ApprovalResolved,
+  InputRequired,
+  InputGiven,
+  ChildSuspended,
+  OutcomeResolved,
+  OperationStarted,
+  OperationEnded,
+  Handoff,
+  RunStopped
+]).pipe(Schema.toTaggedUnion("type"))
+export type RunEvent = typeof RunEvent.Type
+
+/** The stored event of one type. */
+export type Of<Type extends RunEvent["type"]> = Extract<RunEvent, { readonly type: Type }>
+
+type Envelope = "v" | "runId" | "seq" | "at" | "elapsedMs"
+type Unsent<E> = E extends RunEvent ? Omit<E, Envelope> : never
+
+/** An event before the driver numbers and dates it. */
+export type Body = Unsent<RunEvent>
+
+/** What is not stored: progress of a running tool, and text as the model writes it, with the attempt it belongs to. */
+export const Ephemeral = Schema.Union([
+  Schema.Struct({
+    type: Schema.Literal("tool_progress"),
+    runId: Schema.String,
+    callId: Schema.String,
+    tool: Schema.String,
+    label: Schema.String,
+    done: Schema.optionalKey(Schema.Finite),
+    total: Schema.optionalKey(Schema.Finite)
+  }),
+  Schema.Struct({
+    type: Schema.Literal("text_delta"),
+    runId: Schema.String,
+    turn: Schema.Natural,
+    attempt: Schema.Natural,
+    delta: Schema.String
+  })
+])
+export type Ephemeral = typeof Ephemeral.Type
+
+/** Everything that a watcher of a live run sees. */
+export const LiveEvent = Schema.Union([RunEvent, Ephemeral])
+export type LiveEvent = typeof LiveEvent.Type
+
+/** A stored event that could not be read: which one, and why. */
+export class UnreadableEvent extends Schema.TaggedError<UnreadableEvent>()("UnreadableEvent", {
+  runId: Schema.String,
+  seq: Schema.Natural,
+  kind: Schema.Literals(["corrupt", "newer_version"]),
+  problem: Schema.String
+}) {
+  override get message(): string {
+    return `event ${this.seq} of run ${this.runId} cannot be read: ${this.problem}`
+  }
+}
+
+const decodeJson = Schema.decodeUnknownResult(Schema.fromJsonString(Schema.Unknown))
+const decodeEvent = Schema.decodeUnknownResult(RunEvent)
+const decodeVersion = Schema.decodeUnknownResult(Schema.Struct({ v: Schema.Int }))
+
+/** An event as it is stored: one line of JSON. */
+export const encode = (event: RunEvent): string => JSON.stringify(event)
+
+/**
+ * Reads what `encode` wrote. The run and the number under which the text was stored must be the event's own: a
+ * journal whose rows were swapped is corrupt.
+ */
+export const decode = (
+  runId: string,
+  seq: number,
+  text: string
+): Result.Result<RunEvent, UnreadableEvent> => {
+  const unreadable = (kind: UnreadableEvent["kind"], problem: string) =>
+    Result.fail(new UnreadableEvent({ runId, seq, kind, problem }))
+  const json = decodeJson(text)
+  if (Result.isFailure(json)) return unreadable("corrupt", "it is not JSON")
+  const versioned = decodeVersion(json.success)
+  if (Result.isFailure(versioned)) return unreadable("corrupt", "it has no version")
+  if (versioned.success.v > version) {
+    const { v } = versioned.success
+    return unreadable(
+      "newer_version",
+      `it has version ${v}, and this build reads up to ${version}; upgrade checkrein`
+    )
+  }
+  const event = decodeEvent(json.success)
+  if (Result.isFailure(event)) return unreadable("corrupt", event.failure.message)
+  if (event.success.runId !== runId || event.success.seq !== seq) {
+    return unreadable(
+      "corrupt",
+      `it says that it is event ${event.success.seq} of run ${event.success.runId}`
+    )
+  }
+  return Result.succeed(event.success)
+}

@@ -1,0 +1,240 @@
+/**
+ * The ways in which a run ends short of an answer, each a typed failure with the whole state in it.
+ *
+ * | status | failures |
+ * |---|---|
+ * | `max_turns_exceeded` | `MaxTurnsExceeded` |
+ * | `budget_exceeded` | `BudgetExceeded` |
+ * | `interrupted` | `ApprovalRequired`, `InputRequired`, `ProviderUnavailable`, `OutcomeUnknown`, `RunStalled`, `StopConditionMet`; or fiber interruption |
+ * | `failed` | `RunFailed` |
+ *
+ * The fifth, `completed`, is the success `Completed`.
+ */
+import * as Schema from "effect/Schema"
+import * as Limits from "./Limits.ts"
+import { ApprovalRequest } from "./RunEvent.ts"
+import * as State from "./RunState.ts"
+
+/** A run that came to its end: the typed answer, and the state it ended in. */
+export interface Completed<out A> {
+  readonly _tag: "Completed"
+  readonly output: A
+  readonly run: State.RunState
+}
+
+const run = { run: State.RunState }
+
+const sentence = (state: State.RunState): string =>
+  `run ${state.runId} stopped: ${state.detail ?? state.reason ?? ""}`
+
+/** The turn limit was reached. Resume with a higher one; calls of the last turn are still pending and will run. */
+export class MaxTurnsExceeded extends Schema.TaggedError<MaxTurnsExceeded>()("MaxTurnsExceeded", {
+  ...run,
+  limit: Schema.Finite
+}) {
+  readonly status = "max_turns_exceeded"
+  readonly resumable = true
+  override get message(): string {
+    return sentence(this.run)
+  }
+}
+
+/** Money (USD), tokens, tool calls or time (ms) ran out. Resume with a higher limit. */
+export class BudgetExceeded extends Schema.TaggedError<BudgetExceeded>()("BudgetExceeded", {
+  ...run,
+  resource: Limits.Resource,
+  used: Schema.Finite,
+  limit: Schema.Finite
+}) {
+  readonly status = "budget_exceeded"
+  readonly resumable = true
+  override get message(): string {
+    return sentence(this.run)
+  }
+}
+
+/** Calls wait for a decision: `Agent.decide` each, then resume the run. A call may belong to a child run. */
+export class ApprovalRequired extends Schema.TaggedError<ApprovalRequired>()("ApprovalRequired", {
+  ...run,
+  calls: Schema.NonEmptyArray(ApprovalRequest)
+}) {
+  readonly status = "interrupted"
+  readonly resumable = true
+  override get message(): string {
+    return sentence(this.run)
+  }
+}
+
+/** The model asked a person a question: resume with the answer as `message`. */
+export class InputRequired extends Schema.TaggedError<InputRequired>()("InputRequired", {
+  ...run,
+  runId: Schema.String,
+  callId: Schema.String,
+  question: Schema.String
+}) {
+  readonly status = "interrupted"
+  readonly resumable = true
+  override get message(): string {
+    return `run ${this.run.runId} asks: ${this.question}`
+  }
+}
+
+/** The model could not be reached, or turned a running agent away. Nothing is lost: resume when it is back. */
+export class ProviderUnavailable extends Schema.TaggedError<ProviderUnavailable>()(
+  "ProviderUnavailable",
+  run
+) {
+  readonly status = "interrupted"
+  readonly resumable = true
+  override get message(): string {
+    return sentence(this.run)
+  }
+}
+
+/** Calls that change the world were started and never answered. Find out, `Agent.resolve` each, then resume. */
+export class OutcomeUnknown extends Schema.TaggedError<OutcomeUnknown>()("OutcomeUnknown", {
+  ...run,
+  calls: Schema.NonEmptyArray(ApprovalRequest)
+}) {
+  readonly status = "interrupted"
+  readonly resumable = true
+  override get message(): string {
+    return sentence(this.run)
+  }
+}
+
+/** The model kept making the same call with the same result, although it was told. */
+export class RunStalled extends Schema.TaggedError<RunStalled>()("RunStalled", {
+  ...run,
+  tool: Schema.String,
+  count: Schema.Natural
+}) {
+  readonly status = "interrupted"
+  readonly resumable = true
+  override get message(): string {
+    return sentence(this.run)
+  }
+}
+
+/** A `stopWhen` condition held. */
+export class StopConditionMet extends Schema.TaggedError<StopConditionMet>()("StopConditionMet", {
+  ...run,
+  condition: Schema.String
+}) {
+  readonly status = "interrupted"
+  readonly resumable = true
+  override get message(): string {
+    return sentence(this.run)
+  }
+}
+
+/** The run cannot go on: see `reason`. It is resumed only with `force`. */
+export class RunFailed extends Schema.TaggedError<RunFailed>()("RunFailed", {
+  ...run,
+  reason: Schema.Literals(["provider_refused", "tool_fatal", "tool_permanent", "defect"]),
+  detail: Schema.String
+}) {
+  readonly status = "failed"
+  readonly resumable = false
+  override get message(): string {
+    return `run ${this.run.runId} failed: ${this.detail}`
+  }
+}
+
+/** Every way in which a run ends short of an answer, interruption of the fiber apart. */
+export const RunExit = Schema.Union([
+  MaxTurnsExceeded,
+  BudgetExceeded,
+  ApprovalRequired,
+  InputRequired,
+  ProviderUnavailable,
+  OutcomeUnknown,
+  RunStalled,
+  StopConditionMet,
+  RunFailed
+])
+export type RunExit = typeof RunExit.Type
+
+/** Whether a value is one of the exits. */
+export const isRunExit: (u: unknown) => u is RunExit = Schema.is(RunExit)
+
+const asRequest = (state: State.RunState) => (call: State.PendingCall) => ({
+  runId: state.runId,
+  callId: call.callId,
+  tool: call.tool,
+  args: call.args,
+  argsDigest: call.argsDigest
+})
+
+/** All calls that wait for a decision, those of suspended children included. */
+export const approvalsOf = (state: State.RunState): ReadonlyArray<ApprovalRequest> => [
+  ...State.undecided(state).map(asRequest(state)),
+  ...state.pending.flatMap((call) => call.suspension?.approvals ?? [])
+]
+
+/** All calls of unknown outcome, those of suspended children included. */
+export const unknownOf = (state: State.RunState): ReadonlyArray<ApprovalRequest> => [
+  ...State.unknownOutcomes(state).map(asRequest(state)),
+  ...state.pending.flatMap((call) => call.suspension?.unknown ?? [])
+]
+
+/** The question a run waits for an answer to: its own, or a child's. */
+export const questionOf = (
+  state: State.RunState
+): { readonly runId: string; readonly callId: string; readonly text: string } | undefined => {
+  const call = state.pending.find((pending) => pending.kind === "input")
+  if (call === undefined)
+    return state.pending.find((pending) => pending.suspension?.question)?.suspension?.question
+  const { args } = call
+  const question = typeof args === "object" && args !== null && "question" in args ? args.question : ""
+  return { runId: state.runId, callId: call.callId, text: String(question) }
+}
+
+const isNonEmpty = <A>(items: ReadonlyArray<A>): items is readonly [A, ...Array<A>] => items.length > 0
+
+/**
+ * The exit that a stopped run stands for. `undefined` for a run that completed, that was cancelled (which is fiber
+ * interruption) or that has not stopped.
+ */
+export const fromState = (run: State.RunState): RunExit | undefined => {
+  const detail = run.detail ?? ""
+  const { limit, resource, used } = run.exhausted ?? { limit: 0, resource: "turns", used: 0 }
+  switch (run.reason) {
+    case "max_turns":
+      return new MaxTurnsExceeded({ run, limit })
+    case "max_budget":
+      return new BudgetExceeded({ run, resource, used, limit })
+    case "approval": {
+      const calls = approvalsOf(run)
+      return isNonEmpty(calls) ? new ApprovalRequired({ run, calls }) : undefined
+    }
+    case "input": {
+      const question = questionOf(run)
+      return question === undefined
+        ? undefined
+        : new InputRequired({ run, runId: question.runId, callId: question.callId, question: question.text })
+    }
+    case "provider":
+      return new ProviderUnavailable({ run })
+    case "unknown_outcome": {
+      const calls = unknownOf(run)
+      return isNonEmpty(calls) ? new OutcomeUnknown({ run, calls }) : undefined
+    }
+    case "stalled": {
+      const { count, tool } = run.repetition.worst ?? { count: 0, tool: "" }
+      return new RunStalled({ run, tool, count })
+    }
+    case "stop_condition":
+      return new StopConditionMet({ run, condition: detail })
+    case "provider_refused":
+    case "tool_fatal":
+    case "tool_permanent":
+    case "defect":
+      return new RunFailed({ run, reason: run.reason, detail })
+    case "answered":
+    case "submitted":
+    case "cancelled":
+    case undefined:
+      return undefined
+  }
+}

@@ -1,0 +1,446 @@
+/**
+ * Where a run stands: nothing but the fold of its events, so that resuming is the same code path as running.
+ *
+ * `fold` is the pure reading. The driver keeps one `Draft` and steps it in place with `apply`, because a transcript
+ * that were copied for every event would cost more with every turn.
+ */
+import * as Schema from "effect/Schema"
+import * as SchemaTransformation from "effect/SchemaTransformation"
+import { Exhausted, Limits, Purpose, type Used } from "./Limits.ts"
+import { callsOf, Message, textOf } from "./Message.ts"
+import * as Money from "./Money.ts"
+import { Estimate, Parent, PlannedCall, Reason, type RunEvent, RunStatus, Suspension } from "./RunEvent.ts"
+
+/**
+ * A call that has no result yet.
+ *
+ * `status`: `waiting` to start, `running` (started by the driver that wrote it), `suspended` with a child run, or
+ * `unknown` when it was started and nobody can tell whether it happened. `approval` is what was decided about it, and
+ * `args` are the arguments as they will be executed, edits by an approver included.
+ */
+export const PendingCall = Schema.Struct({
+  ...PlannedCall.fields,
+  approval: Schema.Literals(["none", "ask", "required", "approved", "rejected"]),
+  turn: Schema.Natural,
+  tool: Schema.String,
+  args: Schema.Json,
+  edited: Schema.optionalKey(Schema.Literal(true)),
+  rejection: Schema.optionalKey(Schema.String),
+  status: Schema.Literals(["waiting", "running", "suspended", "unknown"]),
+  attempts: Schema.Natural,
+  suspension: Schema.optionalKey(Suspension),
+  reconciled: Schema.optionalKey(Schema.Literal(true)),
+  childCostUsd: Schema.optionalKey(Schema.Finite)
+})
+export type PendingCall = typeof PendingCall.Type
+
+/** How often the same call has brought the same result since the last new evidence. */
+export const Repetition = Schema.Struct({
+  epoch: Schema.Natural,
+  seen: Schema.Record(Schema.String, Schema.Struct({ epoch: Schema.Natural, count: Schema.Natural })),
+  worst: Schema.optionalKey(Schema.Struct({ tool: Schema.String, count: Schema.Natural }))
+})
+export type Repetition = typeof Repetition.Type
+
+const Fields = Schema.Struct({
+  runId: Schema.String,
+  seq: Schema.Natural,
+  agent: Schema.String,
+  parent: Schema.optionalKey(Parent),
+  status: RunStatus,
+  reason: Schema.optionalKey(Reason),
+  detail: Schema.optionalKey(Schema.String),
+  exhausted: Schema.optionalKey(Exhausted),
+  startedAt: Schema.String,
+  updatedAt: Schema.String,
+  messages: Schema.Array(Message),
+  turns: Schema.Natural,
+  toolCalls: Schema.Natural,
+  usage: Money.Usage,
+  costUsd: Schema.Finite,
+  elapsedMs: Schema.Finite,
+  limits: Limits,
+  phase: Purpose,
+  handoffTold: Schema.optionalKey(Schema.Literal(true)),
+  claim: Schema.optionalKey(Schema.Struct({ turn: Schema.Natural, estimate: Estimate })),
+  lastUsage: Money.Usage,
+  pending: Schema.Array(PendingCall),
+  held: Schema.Array(Message),
+  answered: Schema.Boolean,
+  result: Schema.optionalKey(Schema.Json),
+  summary: Schema.optionalKey(Schema.String),
+  refusedInTurn: Schema.optionalKey(Schema.Natural),
+  repetition: Repetition,
+  inbox: Schema.Natural
+})
+
+/**
+ * The state of a run; plain JSON. Its fields in words:
+ *
+ * - `status`, `reason`, `detail`: where it stands, and why it stopped
+ * - `messages`: the transcript; `turns`, `toolCalls`, `usage`, `costUsd` (USD), `elapsedMs`: what it has used
+ * - `pending`: the calls without a result, with what was decided about each; `held`: what was said meanwhile
+ * - `phase`: `handoff` once only the reserve is left, and `summary` what the model said then
+ * - `result`: the answer as JSON, once there is one
+ * - `claim`: the model call that is on its way; `inbox`: the last command from outside that was taken in
+ */
+export interface RunState extends Schema.Schema.Type<typeof Fields> {}
+
+const looksLikeState = (u: unknown): u is RunState =>
+  typeof u === "object" && u !== null && "runId" in u && "messages" in u && "pending" in u
+
+/**
+ * The schema of a state. An exit carries a whole state and must cost nothing to build, so a state in memory is taken at
+ * its word; its JSON is validated field by field.
+ */
+export const RunState: Schema.declare<RunState> = Schema.declare(looksLikeState, {
+  identifier: "RunState",
+  toCodecJson: () => Schema.link<RunState>()(Fields, SchemaTransformation.passthrough())
+})
+
+type Mutable<T> = { -readonly [K in keyof T]: T[K] }
+
+/** A state under construction: the transcript and the pending calls are appended to in place. */
+export interface Draft extends Mutable<Omit<RunState, "messages" | "pending">> {
+  messages: Array<Message>
+  pending: Array<PendingCall>
+}
+
+const empty = (runId: string): Draft => ({
+  runId,
+  seq: 0,
+  agent: "",
+  status: "running",
+  startedAt: "",
+  updatedAt: "",
+  messages: [],
+  turns: 0,
+  toolCalls: 0,
+  usage: Money.noUsage,
+  costUsd: 0,
+  elapsedMs: 0,
+  limits: {},
+  phase: "investigate",
+  lastUsage: Money.noUsage,
+  pending: [],
+  held: [],
+  answered: false,
+  repetition: { epoch: 0, seen: {} },
+  inbox: 0
+})
+
+/** What a run has used, for the rules of `Limits`. `elapsedMs` is the time driven up to now. */
+export const used = (state: RunState, elapsedMs: number = state.elapsedMs): Used => ({
+  turns: state.turns,
+  usd: state.costUsd,
+  tokens: state.usage.promptTokens + state.usage.completionTokens,
+  toolCalls: state.toolCalls,
+  timeMs: elapsedMs
+})
+
+/** The turns and the cost (USD) of a run that stops now: a model call on its way counts at its estimate. */
+export const totals = ({
+  claim,
+  costUsd,
+  turns
+}: RunState): { readonly turns: number; readonly costUsd: number } =>
+  claim === undefined
+    ? { turns, costUsd }
+    : { turns: turns + 1, costUsd: Money.add(costUsd, claim.estimate.costUsd) }
+
+/** The calls that wait for a person's decision. */
+export const undecided = (state: RunState): ReadonlyArray<PendingCall> =>
+  state.pending.filter((call) => call.approval === "required" && call.status === "waiting")
+
+/** The calls that were started and of which nobody can tell whether they happened. */
+export const unknownOutcomes = (state: RunState): ReadonlyArray<PendingCall> =>
+  state.pending.filter((call) => call.status === "unknown")
+
+/** A copy that later events do not touch. */
+export const snapshot = (draft: RunState): RunState => ({
+  ...draft,
+  messages: draft.messages.slice(),
+  pending: draft.pending.slice(),
+  repetition: { ...draft.repetition, seen: { ...draft.repetition.seen } }
+})
+
+const toDraft = (state: RunState): Draft => {
+  const { messages, pending, ...rest } = snapshot(state)
+  return { ...rest, messages: messages.slice(), pending: pending.slice() }
+}
+
+/**
+ * The state after these events, beginning with the empty run or with `from`. Folding a prefix and then the rest is
+ * folding the whole. `undefined` without any event.
+ */
+export const fold = (events: Iterable<RunEvent>, from?: RunState): Draft | undefined => {
+  let draft = from === undefined ? undefined : toDraft(from)
+  for (const event of events) {
+    draft ??= empty(event.runId)
+    apply(draft, event)
+  }
+  return draft
+}
+
+/** The state of a run whose first event this is. */
+export const begin = (event: RunEvent): Draft => {
+  const draft = empty(event.runId)
+  apply(draft, event)
+  return draft
+}
+
+const replace = (draft: Draft, callId: string, change: (call: PendingCall) => PendingCall): void => {
+  const index = draft.pending.findIndex((call) => call.callId === callId)
+  const call = draft.pending[index]
+  if (call !== undefined) draft.pending[index] = change(call)
+}
+
+const without = <T extends object, K extends keyof T>(value: T, key: K): Omit<T, K> => {
+  const { [key]: _, ...rest } = value
+  return rest
+}
+
+/** A child's cost is told as its total so far: what is new since it was last told is added. */
+const chargeChild = (draft: Draft, callId: string, total: number | undefined): void => {
+  const call = draft.pending.find((pending) => pending.callId === callId)
+  if (call === undefined || total === undefined) return
+  draft.costUsd = Money.add(draft.costUsd, Money.subtract(total, call.childCostUsd ?? 0))
+  replace(draft, callId, (pending) => ({ ...pending, childCostUsd: total }))
+}
+
+/** Messages from outside wait until every call has its result: nothing may stand between the two. */
+const say = (draft: Draft, messages: ReadonlyArray<Message>): void => {
+  if (draft.pending.length > 0) draft.held = [...draft.held, ...messages]
+  else draft.messages.push(...messages)
+}
+
+const settle = (draft: Draft, callId: string, tool: string, ok: boolean, content: string): void => {
+  draft.messages.push({ role: "tool", callId, tool, ok, content })
+  draft.pending = draft.pending.filter((call) => call.callId !== callId)
+  if (draft.pending.length > 0 || draft.held.length === 0) return
+  draft.messages.push(...draft.held)
+  draft.held = []
+}
+
+const charge = (draft: Draft, usage: Money.Usage, costUsd: number): void => {
+  draft.usage = Money.addUsage(draft.usage, usage)
+  draft.costUsd = Money.add(draft.costUsd, costUsd)
+}
+
+/** A model call whose answer never came back counts as a turn and, at its estimate, as spent. */
+const settleLostClaim = (draft: Draft): void => {
+  if (draft.claim === undefined) return
+  const { costUsd, turns } = totals(draft)
+  draft.turns = turns
+  draft.usage = Money.addUsage(draft.usage, draft.claim.estimate.usage)
+  draft.costUsd = costUsd
+  delete draft.claim
+}
+
+/**
+ * Whoever wrote `tool_start` is gone, or has let go of the call. What may be repeated waits to be started again; of
+ * anything else nobody can tell whether it happened.
+ */
+const letGo = (call: PendingCall): PendingCall =>
+  call.status === "running" ? { ...call, status: call.effect === "write" ? "unknown" : "waiting" } : call
+
+const repetitionKey = (call: PendingCall, digest: string, wrongArguments: boolean | undefined): string =>
+  wrongArguments === true ? `${call.tool} !` : `${call.tool} ${call.argsDigest} ${digest}`
+
+const countAfter = ({ epoch, seen }: Repetition, key: string): number => {
+  const before = seen[key]
+  return before === undefined || before.epoch !== epoch ? 1 : before.count + 1
+}
+
+/**
+ * How often this call will have brought this result since the last new evidence, this time included. 0 for a call that
+ * does not count: what only observes work that goes on may say the same thing many times.
+ */
+export const repeats = (
+  state: RunState,
+  call: PendingCall,
+  digest: string,
+  wrongArguments?: boolean
+): number =>
+  call.purpose === "handoff" ? 0 : countAfter(state.repetition, repetitionKey(call, digest, wrongArguments))
+
+const observe = (
+  draft: Draft,
+  call: PendingCall,
+  event: Extract<RunEvent, { type: "tool_result" }>
+): void => {
+  if ((event.disposition !== "executed" && event.wrongArguments !== true) || call.purpose === "handoff")
+    return
+  const key = repetitionKey(call, event.digest ?? "", event.wrongArguments)
+  const { epoch, seen, worst } = draft.repetition
+  const fresh = seen[key] === undefined && event.wrongArguments !== true
+  const now = fresh ? epoch + 1 : epoch
+  const count = countAfter({ epoch: now, seen }, key)
+  const counted: Record<string, { epoch: number; count: number }> = seen
+  counted[key] = { epoch: now, count }
+  const still = fresh ? undefined : worst
+  draft.repetition = {
+    epoch: now,
+    seen: counted,
+    ...(still === undefined || count > still.count ? { worst: { tool: call.tool, count } } : { worst: still })
+  }
+}
+
+/** Steps a draft by one event, in place. */
+export const apply = (draft: Draft, event: RunEvent): void => {
+  draft.seq = event.seq + 1
+  draft.updatedAt = event.at
+  draft.elapsedMs = event.elapsedMs
+  switch (event.type) {
+    case "run_started": {
+      draft.agent = event.agent
+      draft.startedAt = event.at
+      draft.messages.push(...event.messages)
+      draft.limits = event.limits
+      if (event.parent !== undefined) draft.parent = event.parent
+      return
+    }
+    case "run_resumed": {
+      settleLostClaim(draft)
+      draft.status = "running"
+      delete draft.reason
+      delete draft.detail
+      delete draft.exhausted
+      delete draft.refusedInTurn
+      delete draft.handoffTold
+      draft.phase = "investigate"
+      draft.pending = draft.pending.map((call) => {
+        const free = without(letGo(call), "reconciled")
+        return free.status === "suspended" ? { ...without(free, "suspension"), status: "waiting" } : free
+      })
+      draft.repetition = { epoch: 0, seen: {} }
+      draft.inbox = Math.max(draft.inbox, event.inbox)
+      draft.answered = false
+      say(draft, event.messages)
+      return
+    }
+    case "limits_changed": {
+      draft.limits = event.limits
+      return
+    }
+    case "turn_started": {
+      draft.claim = { turn: event.turn, estimate: event.estimate }
+      if (event.purpose === "handoff") draft.handoffTold = true
+      if (event.note !== undefined) draft.messages.push({ role: "user", content: event.note })
+      return
+    }
+    case "turn": {
+      delete draft.claim
+      draft.turns++
+      charge(draft, event.usage, event.costUsd)
+      draft.lastUsage = event.usage
+      draft.answered = event.answers
+      if (event.message.content.length > 0) draft.messages.push(event.message)
+      if (event.note !== undefined) draft.messages.push({ role: "user", content: event.note })
+      const parts = callsOf(event.message)
+      for (const [index, planned] of event.calls.entries()) {
+        const part = parts[index]
+        if (part === undefined) continue
+        const call = {
+          turn: event.turn,
+          tool: part.name,
+          args: part.params,
+          status: "waiting",
+          attempts: 0
+        } as const
+        draft.pending.push({ ...planned, ...call })
+      }
+      if (event.answers && draft.phase === "handoff") draft.summary = textOf(event.message)
+      else if (event.answers) draft.result = textOf(event.message)
+      return
+    }
+    case "turn_failed": {
+      delete draft.claim
+      charge(draft, event.usage ?? Money.noUsage, event.costUsd)
+      return
+    }
+    case "tool_start": {
+      draft.toolCalls++
+      replace(draft, event.callId, (call) => ({ ...call, status: "running", attempts: event.attempt }))
+      return
+    }
+    case "tool_result": {
+      const call = draft.pending.find((pending) => pending.callId === event.callId)
+      if (call === undefined) return
+      chargeChild(draft, event.callId, event.childCostUsd)
+      if (event.disposition === "cancelled") {
+        replace(draft, event.callId, (pending) => ({ ...pending, status: "waiting" }))
+        return
+      }
+      if (event.disposition === "unknown") {
+        replace(draft, event.callId, (pending) => ({ ...pending, status: "unknown" }))
+        return
+      }
+      observe(draft, call, event)
+      if (call.kind === "submit" && event.ok) draft.result = call.args
+      if (event.short === "tool_calls") draft.refusedInTurn = call.turn
+      settle(draft, event.callId, event.tool, event.ok, event.content)
+      return
+    }
+    case "approval_required": {
+      replace(draft, event.callId, (call) => ({ ...call, approval: "required" }))
+      return
+    }
+    case "approval_resolved": {
+      draft.inbox = Math.max(draft.inbox, event.command ?? 0)
+      replace(draft, event.callId, (call) => {
+        if (event.decision === "not_required") return { ...call, approval: "none" }
+        if (event.decision === "rejected") {
+          return {
+            ...call,
+            approval: "rejected",
+            ...(event.reason === undefined ? undefined : { rejection: event.reason })
+          }
+        }
+        return event.args === undefined
+          ? { ...call, approval: "approved" }
+          : { ...call, approval: "approved", args: event.args, argsDigest: event.argsDigest, edited: true }
+      })
+      return
+    }
+    case "input_given": {
+      draft.inbox = Math.max(draft.inbox, event.command ?? 0)
+      const call = draft.pending.find((pending) => pending.callId === event.callId)
+      if (call !== undefined) settle(draft, event.callId, call.tool, true, event.answer)
+      return
+    }
+    case "child_suspended": {
+      chargeChild(draft, event.callId, event.childCostUsd)
+      const { suspension } = event
+      replace(draft, event.callId, (call) => ({ ...call, status: "suspended", suspension }))
+      return
+    }
+    case "outcome_resolved": {
+      draft.inbox = Math.max(draft.inbox, event.command ?? 0)
+      if (event.outcome === "still_unknown") {
+        replace(draft, event.callId, (call) => ({ ...call, reconciled: true }))
+        return
+      }
+      settle(draft, event.callId, event.tool, event.outcome === "happened", event.content)
+      return
+    }
+    case "handoff": {
+      draft.phase = "handoff"
+      draft.exhausted = event.exhausted
+      return
+    }
+    case "run_stopped": {
+      settleLostClaim(draft)
+      draft.status = event.status
+      draft.reason = event.reason
+      draft.detail = event.detail
+      if (event.exhausted !== undefined) draft.exhausted = event.exhausted
+      draft.pending = draft.pending.map(letGo)
+      return
+    }
+    case "input_required":
+    case "operation_started":
+    case "operation_ended":
+      return
+  }
+}

@@ -1,0 +1,137 @@
+/**
+ * A `RunStore` in memory, for tests, scripts and runs that need not outlive their process.
+ *
+ * It keeps the very objects that it is given: nothing is copied or encoded. Runs stay until the store is dropped.
+ */
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import type { Numbered } from "../run/Command.ts"
+import type { RunEvent } from "../run/RunEvent.ts"
+import * as Leases from "./Leases.ts"
+import { type ListOptions, RunNotFound, RunStore, type RunSummary, StaleWriter } from "./RunStore.ts"
+import * as Wakeups from "./Wakeups.ts"
+
+interface Stored {
+  readonly events: Array<RunEvent>
+  commands: ReadonlyArray<Numbered>
+  summary: RunSummary
+}
+
+type Position = Pick<RunSummary, "startedAt" | "runId">
+
+const isBefore = (a: Position, b: Position): boolean =>
+  a.startedAt === b.startedAt ? a.runId < b.runId : a.startedAt < b.startedAt
+
+/** How many runs started before this position; `runs` is sorted, oldest first. */
+const countBefore = (runs: ReadonlyArray<Stored>, position: Position): number => {
+  let low = 0
+  let high = runs.length
+  while (low < high) {
+    const middle = (low + high) >>> 1
+    const run = runs[middle]
+    if (run !== undefined && isBefore(run.summary, position)) low = middle + 1
+    else high = middle
+  }
+  return low
+}
+
+const matches = (summary: RunSummary, options: ListOptions): boolean =>
+  (options.status === undefined || summary.status === options.status) &&
+  (options.agent === undefined || summary.agent === options.agent)
+
+const none: ReadonlyArray<Numbered> = []
+
+/**
+ * Makes an empty store.
+ *
+ * @example
+ * ```ts
+ * import * as Effect from "effect/Effect"
+ * import { MemoryRunStore } from "checkrein/store"
+ *
+ * const program = Effect.map(MemoryRunStore.make, (store) => store.list({ status: "running" }))
+ * ```
+ */
+export const make: Effect.Effect<RunStore["Service"]> = Effect.sync(() => {
+  const runs = new Map<string, Stored>()
+  const oldestFirst: Array<Stored> = []
+  const wakeups = Wakeups.make()
+
+  const find = (runId: string): Effect.Effect<Stored, RunNotFound> => {
+    const run = runs.get(runId)
+    return run === undefined ? Effect.fail(new RunNotFound({ runId })) : Effect.succeed(run)
+  }
+
+  const store: RunStore["Service"] = {
+    append: ({ events, expected, runId, summary }) =>
+      Effect.suspend(() => {
+        const run = runs.get(runId)
+        if ((run?.events.length ?? 0) !== expected) return Effect.fail(new StaleWriter({ runId, expected }))
+        if (run === undefined) {
+          const created: Stored = { events: [...events], commands: none, summary }
+          runs.set(runId, created)
+          oldestFirst.splice(countBefore(oldestFirst, summary), 0, created)
+        } else {
+          for (const event of events) run.events.push(event)
+          run.summary = summary
+        }
+        wakeups.wake(`events ${runId}`)
+        return Effect.void
+      }),
+    read: (runId, from = 0) => Effect.suspend(() => Effect.map(find(runId), (run) => run.events.slice(from))),
+    summary: (runId) => Effect.suspend(() => Effect.map(find(runId), (run) => run.summary)),
+    list: (options = {}) =>
+      Effect.sync(() => {
+        const { before, limit = 50 } = options
+        const page: Array<RunSummary> = []
+        const end = before === undefined ? oldestFirst.length : countBefore(oldestFirst, before)
+        for (let i = end - 1; i >= 0 && page.length < limit; i--) {
+          const run = oldestFirst[i]
+          if (run !== undefined && matches(run.summary, options)) page.push(run.summary)
+        }
+        return page
+      }),
+    watch: (runId, from = 0) =>
+      Wakeups.follow(wakeups, {
+        topic: `events ${runId}`,
+        from,
+        read: (position) => store.read(runId, position),
+        after: (event) => event.seq + 1
+      }),
+    send: (runId, command) =>
+      Effect.suspend(() =>
+        Effect.map(find(runId), (run) => {
+          const id = run.commands.length + 1
+          run.commands = [...run.commands, { id, command }]
+          wakeups.wake(`inbox ${runId}`)
+          return id
+        })
+      ),
+    inbox: (runId, after) => Effect.sync(() => (runs.get(runId)?.commands ?? none).slice(after)),
+    watchInbox: (runId, after) =>
+      Wakeups.follow(wakeups, {
+        topic: `inbox ${runId}`,
+        from: after,
+        read: (position) => store.inbox(runId, position),
+        after: ({ id }) => id
+      }),
+    lease: Leases.make()
+  }
+  return store
+})
+
+/**
+ * An empty store. Each build of the layer has its own.
+ *
+ * @example
+ * ```ts
+ * import * as Effect from "effect/Effect"
+ * import { MemoryRunStore, RunStore } from "checkrein/store"
+ *
+ * const program = Effect.gen(function* () {
+ *   const store = yield* RunStore.RunStore
+ *   return yield* store.list()
+ * }).pipe(Effect.provide(MemoryRunStore.layer))
+ * ```
+ */
+export const layer: Layer.Layer<RunStore> = Layer.effect(RunStore, make)

@@ -1,0 +1,136 @@
+/**
+ * Where runs are kept: an append-only journal of events for each, a small summary row beside it, and an inbox of
+ * commands. Only a run's driver appends, naming the number of the event it expects to write.
+ */
+import * as Context from "effect/Context"
+import type * as Effect from "effect/Effect"
+import * as Schema from "effect/Schema"
+import type * as Scope from "effect/Scope"
+import type * as Stream from "effect/Stream"
+import type { Command, Numbered } from "../run/Command.ts"
+import { ApprovalRequest, Parent, Reason, type RunEvent, RunStatus } from "../run/RunEvent.ts"
+
+/** No run of this id is stored. */
+export class RunNotFound extends Schema.TaggedError<RunNotFound>()("RunNotFound", { runId: Schema.String }) {
+  override get message(): string {
+    return `there is no run ${this.runId} in this store`
+  }
+}
+
+/** Somebody else drives this run. Watch it, or try again when its driver is gone. */
+export class RunBusy extends Schema.TaggedError<RunBusy>()("RunBusy", { runId: Schema.String }) {
+  override get message(): string {
+    return `run ${this.runId} is driven by somebody else`
+  }
+}
+
+/**
+ * The store could not do what it was asked. What was stored before is unharmed. `problem` says what to do; `runId` is
+ * empty when it was about no one run, and `seq` is the event that cannot be read.
+ */
+export class RunStoreError extends Schema.TaggedError<RunStoreError>()("RunStoreError", {
+  runId: Schema.String,
+  kind: Schema.Literals([
+    "unavailable",
+    "full",
+    "read_only",
+    "corrupt",
+    "newer_version",
+    "inside_transaction",
+    "timed_out"
+  ]),
+  problem: Schema.String,
+  seq: Schema.optionalKey(Schema.Natural),
+  cause: Schema.optionalKey(Schema.Defect())
+}) {
+  override get message(): string {
+    return `the store failed${this.runId === "" ? "" : ` for run ${this.runId}`}: ${this.problem}`
+  }
+}
+
+/** An append that expected another number: somebody else has written to this run. Nothing was written. */
+export class StaleWriter extends Schema.TaggedError<StaleWriter>()("StaleWriter", {
+  runId: Schema.String,
+  expected: Schema.Natural
+}) {
+  override get message(): string {
+    return `run ${this.runId} has moved on: event ${this.expected} is not the next one`
+  }
+}
+
+/**
+ * What can be known of a run without reading its journal. `seq` is the number of events, money in USD, times ISO 8601.
+ */
+export const RunSummary = Schema.Struct({
+  runId: Schema.String,
+  agent: Schema.String,
+  parent: Schema.optionalKey(Parent),
+  status: RunStatus,
+  reason: Schema.optionalKey(Reason),
+  detail: Schema.optionalKey(Schema.String),
+  turns: Schema.Natural,
+  toolCalls: Schema.Natural,
+  costUsd: Schema.Finite,
+  seq: Schema.Natural,
+  startedAt: Schema.String,
+  updatedAt: Schema.String,
+  approvals: Schema.Array(ApprovalRequest),
+  unknown: Schema.Array(ApprovalRequest),
+  question: Schema.optionalKey(
+    Schema.Struct({ runId: Schema.String, callId: Schema.String, text: Schema.String })
+  )
+})
+export type RunSummary = typeof RunSummary.Type
+
+/** What has to survive: `process` outlives the process, `power` a power cut too. */
+export type Durability = "process" | "power"
+
+/** One append: the events numbered from `expected` on, and the summary after them. */
+export interface Append {
+  readonly runId: string
+  readonly expected: number
+  readonly events: ReadonlyArray<RunEvent>
+  readonly summary: RunSummary
+  readonly durability: Durability
+}
+
+/** Which runs to list: newest first, at most `limit` (default 50), older than the run `before`. */
+export interface ListOptions {
+  readonly status?: RunStatus | undefined
+  readonly agent?: string | undefined
+  readonly limit?: number | undefined
+  readonly before?: { readonly startedAt: string; readonly runId: string } | undefined
+}
+
+/** The store of runs. */
+export class RunStore extends Context.Service<
+  RunStore,
+  {
+    /**
+     * Writes events and the summary after them, all or nothing. The first append of a run (`expected` 0) creates it.
+     * Fails with `StaleWriter` if event `expected` is not the next one; then nothing was written.
+     */
+    readonly append: (append: Append) => Effect.Effect<void, StaleWriter | RunStoreError>
+    /** The stored events of a run, in order, from number `from` (default 0) on. */
+    readonly read: (
+      runId: string,
+      from?: number
+    ) => Effect.Effect<ReadonlyArray<RunEvent>, RunNotFound | RunStoreError>
+    /** A run's summary, at a cost that does not depend on its length. */
+    readonly summary: (runId: string) => Effect.Effect<RunSummary, RunNotFound | RunStoreError>
+    /** Summaries, newest first. */
+    readonly list: (options?: ListOptions) => Effect.Effect<ReadonlyArray<RunSummary>, RunStoreError>
+    /** The events of a run from number `from` on: first the stored ones, then each as it is appended. Never ends. */
+    readonly watch: (runId: string, from?: number) => Stream.Stream<RunEvent, RunNotFound | RunStoreError>
+    /** Puts a command into a run's inbox and says which number it got. */
+    readonly send: (runId: string, command: Command) => Effect.Effect<number, RunNotFound | RunStoreError>
+    /** The commands of a run's inbox after number `after`. */
+    readonly inbox: (runId: string, after: number) => Effect.Effect<ReadonlyArray<Numbered>, RunStoreError>
+    /** The commands of a run's inbox after number `after`, those that are still to come included. Never ends. */
+    readonly watchInbox: (runId: string, after: number) => Stream.Stream<Numbered, RunStoreError>
+    /**
+     * Takes the right to drive a run until the scope closes. Fails with `RunBusy` while somebody else has it.
+     */
+    readonly lease: (runId: string) => Effect.Effect<void, RunBusy | RunStoreError, Scope.Scope>
+  }
+>()("checkrein/RunStore") {}

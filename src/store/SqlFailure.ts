@@ -1,0 +1,71 @@
+/** What a database says when it fails, in the words of a store of runs. */
+import * as SqlError from "effect/sql/SqlError"
+import { RunStoreError } from "./RunStore.ts"
+
+type Kind = RunStoreError["kind"]
+
+const advice = {
+  full: "there is no space left; free some, then resume the run",
+  read_only: "the database cannot be written; give this process permission, then resume the run",
+  corrupt: "the database is damaged; restore it from a backup",
+  inside_transaction:
+    "it was called inside an open transaction, which would take the journal back if it were rolled back; " +
+    "run agents outside of transactions"
+} as const
+
+const locked = "the database stayed locked by somebody else; try again"
+
+// SQLite's numbers as drivers name them, and the states of the SQL standard that Postgres uses.
+const kinds: { readonly [code: string]: keyof typeof advice } = {
+  "13": "full",
+  SQLITE_FULL: "full",
+  "53100": "full",
+  "8": "read_only",
+  SQLITE_READONLY: "read_only",
+  "25006": "read_only",
+  "11": "corrupt",
+  SQLITE_CORRUPT: "corrupt",
+  "26": "corrupt",
+  SQLITE_NOTADB: "corrupt"
+}
+
+const codesOf = (cause: unknown): ReadonlyArray<string> => {
+  if (typeof cause !== "object" || cause === null) return []
+  const codes: Array<string> = []
+  // The low byte is the error; what is above it only tells variants apart.
+  if ("errno" in cause && typeof cause.errno === "number") codes.push(String(cause.errno & 0xff))
+  if ("code" in cause && typeof cause.code === "string") codes.push(cause.code)
+  return codes
+}
+
+const insideTransaction = /cannot start a transaction within a transaction/
+
+const kindOf = (error: unknown): keyof typeof advice | undefined => {
+  if (!SqlError.isSqlError(error)) return undefined
+  if (insideTransaction.test(error.message)) return "inside_transaction"
+  for (const code of codesOf(error.reason.cause)) {
+    const kind = kinds[code]
+    if (kind !== undefined) return kind
+  }
+  return undefined
+}
+
+const otherwise = (error: unknown): string => {
+  if (SqlError.isSqlError(error) && error.reason._tag === "LockTimeoutError") return locked
+  return error instanceof Error ? error.message : String(error)
+}
+
+/** The failure of a statement for a run (`""` if it was for none) as an error that says what to do. */
+export const storeError = (runId: string, error: unknown): RunStoreError => {
+  const kind = kindOf(error)
+  return new RunStoreError({
+    runId,
+    kind: (kind ?? "unavailable") satisfies Kind,
+    problem: kind === undefined ? otherwise(error) : advice[kind],
+    cause: error
+  })
+}
+
+/** A call inside the caller's own transaction. */
+export const refuseTransaction = (runId: string): RunStoreError =>
+  new RunStoreError({ runId, kind: "inside_transaction", problem: advice.inside_transaction })

@@ -1,0 +1,61 @@
+/**
+ * The tables of a store of runs, as migrations: a database that an older build made is brought up to date when it is
+ * opened, one that a newer build made is refused.
+ *
+ * A migration that was released is never changed; what the tables need next is another migration.
+ */
+import * as Effect from "effect/Effect"
+import * as Migrator from "effect/sql/Migrator"
+import * as SqlClient from "effect/sql/SqlClient"
+import { RunStoreError } from "./RunStore.ts"
+import { storeError } from "./SqlFailure.ts"
+
+const table = "checkrein_migrations"
+
+const runs = Effect.gen(function* () {
+  const sql = yield* SqlClient.SqlClient
+  yield* sql`CREATE TABLE checkrein_runs (
+    run_id TEXT NOT NULL PRIMARY KEY,
+    agent TEXT NOT NULL,
+    status TEXT NOT NULL,
+    started_at TEXT NOT NULL,
+    seq INTEGER NOT NULL,
+    summary TEXT NOT NULL
+  )`
+  // One for each way to list: a page is then a walk along an index, however many runs there are.
+  yield* sql`CREATE INDEX checkrein_runs_newest ON checkrein_runs (started_at, run_id)`
+  yield* sql`CREATE INDEX checkrein_runs_status ON checkrein_runs (status, started_at, run_id)`
+  yield* sql`CREATE INDEX checkrein_runs_agent ON checkrein_runs (agent, started_at, run_id)`
+  yield* sql`CREATE INDEX checkrein_runs_agent_status ON checkrein_runs (agent, status, started_at, run_id)`
+  yield* sql`CREATE TABLE checkrein_events (
+    run_id TEXT NOT NULL,
+    seq INTEGER NOT NULL,
+    body TEXT NOT NULL,
+    PRIMARY KEY (run_id, seq)
+  )`
+  yield* sql`CREATE TABLE checkrein_commands (
+    run_id TEXT NOT NULL,
+    id INTEGER NOT NULL,
+    body TEXT NOT NULL,
+    PRIMARY KEY (run_id, id)
+  )`
+})
+
+const migrations = { "1_runs": runs }
+const newest = Object.keys(migrations).length
+
+/** Makes or updates the tables. */
+export const migrate: Effect.Effect<void, RunStoreError, SqlClient.SqlClient> = Effect.gen(function* () {
+  const sql = (yield* SqlClient.SqlClient).withoutTransforms()
+  yield* Migrator.make({})({ loader: Migrator.fromRecord(migrations), table })
+  const [row] = yield* sql<{ newest: number }>`SELECT MAX(migration_id) AS newest FROM ${sql(table)}`
+  if (row !== undefined && row.newest > newest) {
+    const problem = `its tables were made by a newer build (${row.newest}, and this one knows ${newest}); upgrade checkrein`
+    return yield* new RunStoreError({ runId: "", kind: "newer_version", problem })
+  }
+}).pipe(
+  Effect.catchTags({
+    SqlError: (error) => Effect.fail(storeError("", error)),
+    MigrationError: (error) => Effect.fail(storeError("", error.cause ?? error))
+  })
+)

@@ -1,0 +1,106 @@
+/**
+ * Writing for a store of runs: one transaction on one connection, never inside the caller's own, that survives what
+ * it has to survive.
+ *
+ * Statements run on the connection itself, compiled beforehand: a span and a compilation for each cost as much as the
+ * statement. The transaction has a span.
+ */
+import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import * as SqlClient from "effect/sql/SqlClient"
+import type * as SqlConnection from "effect/sql/SqlConnection"
+import type { SqlError } from "effect/sql/SqlError"
+import type { Durability, RunStoreError } from "./RunStore.ts"
+import { refuseTransaction, storeError } from "./SqlFailure.ts"
+
+/** Runs one statement in the transaction: its text as `SqlClient` compiled it, and its parameters. */
+export type Execute = (
+  text: string,
+  params: ReadonlyArray<unknown>
+) => Effect.Effect<ReadonlyArray<SqlConnection.Row>, SqlError>
+
+/** Writes in one transaction for a run: all that `write` does, or nothing if a statement fails. */
+export type Transact = <A>(
+  runId: string,
+  durability: Durability,
+  write: (execute: Execute) => Effect.Effect<A, SqlError>
+) => Effect.Effect<A, RunStoreError>
+
+type WithTransaction = <A, E, R>(effect: Effect.Effect<A, E, R>) => Effect.Effect<A, E | SqlError, R>
+
+// The levels of SQLite's `PRAGMA synchronous`; with a WAL journal, 1 survives the process and 2 a power cut.
+const levels: { readonly [D in Durability]: number } = { process: 1, power: 2 }
+
+/**
+ * SQLite decides for each connection what a commit waits for, and refuses to change it inside a transaction. So the
+ * level is set while this transaction alone has the connection, right before it begins, and put back right after it
+ * has ended: what other code writes through the same client keeps the durability that the client was opened with.
+ */
+const sqlite = Effect.fnUntraced(function* (sql: SqlClient.SqlClient) {
+  const [level] = yield* sql<{ synchronous: number }>`PRAGMA synchronous`
+  const [journal] = yield* sql<{ journal_mode: string }>`PRAGMA journal_mode`
+  const base = level?.synchronous ?? levels.power
+  // Without a WAL the lower level may damage the file in a power cut, not merely lose the last writes.
+  const lowest = journal?.journal_mode === "wal" ? levels.process : levels.power
+
+  const withLevel = (wanted: number): WithTransaction => {
+    // Unprepared, because SQLite obeys this pragma when it is compiled: a statement from a cache would do nothing.
+    const set = (connection: SqlConnection.Connection, to: number) =>
+      wanted === base
+        ? Effect.void
+        : Effect.asVoid(connection.executeUnprepared(`PRAGMA synchronous = ${to}`, [], undefined))
+    const restore = (connection: SqlConnection.Connection) => Effect.orDie(set(connection, base))
+    const rollback = (connection: SqlConnection.Connection) =>
+      connection.execute("ROLLBACK", [], undefined).pipe(
+        // A full disk makes SQLite roll back by itself.
+        Effect.catchIf(
+          (error) => /no transaction is active/i.test(error.message),
+          () => Effect.void
+        ),
+        Effect.andThen(restore(connection))
+      )
+    return SqlClient.makeWithTransaction({
+      transactionService: sql.transactionService,
+      spanAttributes: [["db.system.name", "sqlite"]],
+      acquireConnection: (interruptible) => interruptible(sql.reserve),
+      begin: (connection) =>
+        set(connection, wanted).pipe(
+          Effect.andThen(connection.execute("BEGIN IMMEDIATE", [], undefined)),
+          Effect.onError(() => restore(connection)),
+          Effect.asVoid
+        ),
+      commit: (connection) =>
+        connection.execute("COMMIT", [], undefined).pipe(Effect.andThen(restore(connection))),
+      onCommitFailure: rollback,
+      rollback,
+      savepoint: (connection, id) =>
+        Effect.asVoid(connection.execute(`SAVEPOINT checkrein_${id}`, [], undefined)),
+      rollbackSavepoint: (connection, id) =>
+        Effect.asVoid(connection.execute(`ROLLBACK TO SAVEPOINT checkrein_${id}`, [], undefined))
+    })
+  }
+  const process = withLevel(Math.min(base, lowest))
+  const power = withLevel(Math.max(base, levels.power))
+  return (durability: Durability) => (durability === "power" ? power : process)
+})
+
+/** How this client writes for a store of runs. */
+export const make = Effect.fnUntraced(function* (sql: SqlClient.SqlClient) {
+  const withTransaction = yield* sql.onDialectOrElse({
+    sqlite: () => sqlite(sql),
+    orElse: () => Effect.succeed((_: Durability): WithTransaction => sql.withTransaction)
+  })
+  const transact: Transact = (runId, durability, write) => {
+    const written = Effect.withFiber<Effect.Success<ReturnType<typeof write>>, SqlError>((fiber) => {
+      const [connection] = Context.getUnsafe(fiber.context, sql.transactionService)
+      return write((text, params) => connection.execute(text, params, undefined))
+    })
+    return Effect.withFiber((fiber) =>
+      Option.isSome(Context.getOption(fiber.context, sql.transactionService))
+        ? Effect.fail(refuseTransaction(runId))
+        : Effect.mapError(withTransaction(durability)(written), (error) => storeError(runId, error))
+    )
+  }
+  return transact
+})

@@ -1,0 +1,4 @@
+/** What a tool author uses. */
+export * as CurrentCall from "./CurrentCall.ts"
+export * as ToolFailure from "./ToolFailure.ts"
+export * as ToolPolicy from "./ToolPolicy.ts"

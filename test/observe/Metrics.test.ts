@@ -1,0 +1,120 @@
+import { assert, describe, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import * as Metric from "effect/Metric"
+import * as Metrics from "../../src/observe/Metrics.ts"
+import type { LiveEvent } from "../../src/run/RunEvent.ts"
+import { samples } from "./events.ts"
+
+/** What the registry holds after these events, as `id{attributes}` and the count, or the count and sum of times. */
+const counting = (events: ReadonlyArray<readonly [agent: string, event: LiveEvent]>) =>
+  Effect.gen(function* () {
+    const context = yield* Effect.context<never>()
+    for (const [agent, event] of events) Metrics.record(event, agent, context)
+    const out: Record<string, number | { readonly count: number; readonly sum: number }> = {}
+    for (const { attributes, id, state, type } of yield* Metric.snapshot) {
+      const key = `${id}{${Object.entries(attributes ?? {}).map(([name, value]) => `${name}=${value}`)}}`
+      if (type === "Counter") out[key] = Number(state.count)
+      else if (type === "Histogram") out[key] = { count: state.count, sum: state.sum }
+    }
+    return out
+  }).pipe(Effect.provideService(Metric.MetricRegistry, new Map()))
+
+const { approval_required, run_stopped, tool_result, tool_start, turn, turn_failed } = samples
+
+describe("Metrics", () => {
+  it.effect("counts turns, tokens, money, failures and time by agent", () =>
+    Effect.gen(function* () {
+      const counted = yield* counting([
+        ["a", turn],
+        ["a", turn],
+        ["b", turn],
+        ["a", turn_failed]
+      ])
+      assert.deepStrictEqual(counted, {
+        "checkrein.turns{agent=a}": 2,
+        "checkrein.turn.ms{agent=a}": { count: 2, sum: 25 },
+        "checkrein.tokens{agent=a,type=prompt}": 418,
+        "checkrein.tokens{agent=a,type=completion}": 47,
+        "checkrein.cost.usd{agent=a}": 0.0022,
+        "checkrein.turns{agent=b}": 1,
+        "checkrein.turn.ms{agent=b}": { count: 1, sum: 12.5 },
+        "checkrein.tokens{agent=b,type=prompt}": 204,
+        "checkrein.tokens{agent=b,type=completion}": 23,
+        "checkrein.cost.usd{agent=b}": 0.0001,
+        "checkrein.turn.failures{agent=a,reason=RateLimitError}": 1
+      })
+    })
+  )
+
+  it.effect("counts settled calls, and the time of those that were executed, by tool and success", () =>
+    Effect.gen(function* () {
+      const counted = yield* counting([
+        ["a", tool_start],
+        ["a", tool_result],
+        ["a", { ...tool_result, ok: false, ms: 30 }],
+        ["a", { ...tool_result, disposition: "cached", ms: 0 }],
+        ["a", approval_required],
+        ["a", { ...tool_result, tool: "delete_file", ok: false, disposition: "rejected", ms: 0 }]
+      ])
+      assert.deepStrictEqual(counted, {
+        "checkrein.tool.calls{agent=a,tool=list_files,ok=true,disposition=executed}": 1,
+        "checkrein.tool.calls{agent=a,tool=list_files,ok=false,disposition=executed}": 1,
+        "checkrein.tool.calls{agent=a,tool=list_files,ok=true,disposition=cached}": 1,
+        "checkrein.tool.calls{agent=a,tool=delete_file,ok=false,disposition=rejected}": 1,
+        "checkrein.tool.ms{agent=a,tool=list_files,ok=true}": { count: 1, sum: 1.2 },
+        "checkrein.tool.ms{agent=a,tool=list_files,ok=false}": { count: 1, sum: 30 }
+      })
+    })
+  )
+
+  it.effect("counts exits by status and reason", () =>
+    Effect.gen(function* () {
+      const completed = { ...run_stopped, status: "completed", reason: "answered" } as const
+      const counted = yield* counting([
+        ["a", run_stopped],
+        ["a", completed],
+        ["a", completed]
+      ])
+      assert.deepStrictEqual(counted, {
+        "checkrein.exits{agent=a,status=interrupted,reason=approval}": 1,
+        "checkrein.exits{agent=a,status=completed,reason=answered}": 2
+      })
+    })
+  )
+
+  it.effect("counts nothing for the other events, and a child's cost not twice", () =>
+    Effect.gen(function* () {
+      const { turn: _1, turn_failed: _2, tool_result: _3, run_stopped: _4, ...rest } = samples
+      assert.deepStrictEqual(yield* counting(Object.values(rest).map((event) => ["a", event])), {})
+      const counted = yield* counting([["a", { ...tool_result, tool: "list_files", childCostUsd: 5 }]])
+      assert.notProperty(counted, "checkrein.cost.usd{agent=a}")
+    })
+  )
+
+  it.effect("puts tools that a model made up, and too many of anything, into one series", () =>
+    Effect.gen(function* () {
+      const madeUp = Array.from(
+        { length: 1000 },
+        (_, i) => ["m", { ...tool_result, tool: `made_up_${i}`, ms: 2 }] as const
+      )
+      const counted = yield* counting(madeUp)
+      assert.deepStrictEqual(counted, {
+        "checkrein.tool.calls{agent=m,tool=other,ok=true,disposition=executed}": 1000,
+        "checkrein.tool.ms{agent=m,tool=other,ok=true}": { count: 1000, sum: 2000 }
+      })
+      const many = yield* counting(
+        Array.from({ length: 1000 }, (_, i) => ["n", { ...turn_failed, reason: `reason ${i}` }] as const)
+      )
+      const failures = Object.keys(many).filter((key) => key.startsWith("checkrein.turn.failures"))
+      assert.strictEqual(failures.length, 65)
+      assert.strictEqual(many["checkrein.turn.failures{agent=n,reason=other}"], 936)
+    })
+  )
+
+  it.effect("writes to the registry of the run, whichever run came first", () =>
+    Effect.gen(function* () {
+      assert.strictEqual((yield* counting([["a", turn]]))["checkrein.turns{agent=a}"], 1)
+      assert.strictEqual((yield* counting([["a", turn]]))["checkrein.turns{agent=a}"], 1)
+    })
+  )
+})

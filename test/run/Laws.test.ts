@@ -1,0 +1,515 @@
+/**
+ * The laws of the design, as far as the core alone decides them, over generated journals. What is expected is counted
+ * here from the events themselves, never read from a state.
+ */
+import { describe, expect, it } from "@effect/vitest"
+import type { Limits } from "../../src/run/Limits.ts"
+import type { Step } from "../../src/run/NextStep.ts"
+import { nextStep } from "../../src/run/NextStep.ts"
+import type { PlannedCall, RunEvent } from "../../src/run/RunEvent.ts"
+import * as RunState from "../../src/run/RunState.ts"
+import { type Decision, digestOf, type Journal, journals, many } from "./events.ts"
+
+interface Seen {
+  readonly planned: PlannedCall
+  readonly args: unknown
+  starts: number
+  results: number
+  approvedArgs: unknown
+  decision: "approved" | "rejected" | "not_required" | undefined
+}
+
+/** What an outsider can count in a journal. */
+interface Ledger {
+  turns: number
+  nanos: bigint
+  tokens: number
+  toolCalls: number
+  readonly calls: Map<string, Seen>
+  readonly children: Map<string, bigint>
+  claim: Extract<RunEvent, { type: "turn_started" }> | undefined
+  limits: Limits
+  handoff: boolean
+}
+
+const nanosOf = (usd: number): bigint => BigInt(Math.round(usd * 1e9))
+
+const settling = new Set(["executed", "cached", "rejected", "refused"])
+
+const ledgerOf = (events: ReadonlyArray<RunEvent>): Ledger => {
+  const ledger: Ledger = {
+    turns: 0,
+    nanos: 0n,
+    tokens: 0,
+    toolCalls: 0,
+    calls: new Map(),
+    children: new Map(),
+    claim: undefined,
+    limits: {},
+    handoff: false
+  }
+  const child = (callId: string, usd: number | undefined) => {
+    if (usd !== undefined) ledger.children.set(callId, nanosOf(usd))
+  }
+  const spend = (usage: { promptTokens: number; completionTokens: number } | undefined, usd: number) => {
+    ledger.nanos += nanosOf(usd)
+    ledger.tokens += (usage?.promptTokens ?? 0) + (usage?.completionTokens ?? 0)
+  }
+  const lose = () => {
+    if (ledger.claim === undefined) return
+    ledger.turns++
+    spend(ledger.claim.estimate.usage, ledger.claim.estimate.costUsd)
+    ledger.claim = undefined
+  }
+  for (const event of events) {
+    switch (event.type) {
+      case "run_started":
+      case "limits_changed":
+        ledger.limits = event.limits
+        break
+      case "turn_started":
+        ledger.claim = event
+        break
+      case "turn": {
+        ledger.claim = undefined
+        ledger.turns++
+        spend(event.usage, event.costUsd)
+        for (const planned of event.calls) {
+          const part = event.message.content.find((part) => part.type === "tool-call" && part.id === planned.callId)
+          const args = part?.type === "tool-call" ? part.params : undefined
+          const fresh = { starts: 0, results: 0, approvedArgs: undefined, decision: undefined }
+          ledger.calls.set(planned.callId, { planned, args, ...fresh })
+        }
+        break
+      }
+      case "turn_failed":
+        ledger.claim = undefined
+        spend(event.usage, event.costUsd)
+        break
+      case "tool_start":
+        ledger.toolCalls++
+        ledger.calls.get(event.callId)!.starts++
+        break
+      case "tool_result":
+        child(event.callId, event.childCostUsd)
+        if (settling.has(event.disposition)) ledger.calls.get(event.callId)!.results++
+        break
+      case "child_suspended":
+        child(event.callId, event.childCostUsd)
+        break
+      case "input_given":
+        ledger.calls.get(event.callId)!.results++
+        break
+      case "outcome_resolved":
+        if (event.outcome !== "still_unknown") ledger.calls.get(event.callId)!.results++
+        break
+      case "approval_resolved": {
+        const call = ledger.calls.get(event.callId)!
+        call.decision = event.decision
+        call.approvedArgs = event.args ?? call.args
+        break
+      }
+      case "handoff":
+        ledger.handoff = true
+        break
+      case "run_resumed":
+        lose()
+        ledger.handoff = false
+        break
+      case "run_stopped":
+        lose()
+        break
+    }
+  }
+  return ledger
+}
+
+const costOf = (ledger: Ledger): bigint => {
+  let nanos = ledger.nanos
+  for (const total of ledger.children.values()) nanos += total
+  return nanos
+}
+
+/** What each limit allows, what was used, and whether that leaves no room. Money is compared in whole nano-dollars. */
+const reached = (ledger: Ledger, elapsedMs: number, purpose: "investigate" | "handoff"): ReadonlyArray<string> => {
+  const { limits } = ledger
+  const kept = purpose === "investigate" ? (limits.reserve ?? {}) : {}
+  const out: Array<string> = []
+  const check = (name: string, limit: number | undefined, reserve: number | undefined, used: bigint | number) => {
+    if (limit !== undefined && Number(used) >= limit - (reserve ?? 0)) out.push(name)
+  }
+  check("turns", limits.turns, kept.turns, ledger.turns)
+  check("usd", limits.usd && limits.usd * 1e9, kept.usd && kept.usd * 1e9, costOf(ledger))
+  check("tokens", limits.tokens, kept.tokens, ledger.tokens)
+  check("time", limits.timeMs, kept.timeMs, elapsedMs)
+  if (limits.reserve?.toolCalls !== undefined) {
+    check("tool_calls", limits.toolCalls, kept.toolCalls, ledger.toolCalls)
+  }
+  return out
+}
+
+/** Looks at every decision of a journal together with what had been written before it. */
+const eachDecision = (
+  { decisions, events }: Journal,
+  look: (step: Step, ledger: Ledger, decision: Decision, before: ReadonlyArray<RunEvent>) => void
+): void => {
+  for (const decision of decisions) {
+    const before = events.slice(0, decision.at)
+    look(decision.step, ledgerOf(before), decision, before)
+  }
+}
+
+describe("law 1: a claimed model call that never came back counts as a turn and, at its estimate, as spent", () => {
+  it.prop(
+    "turns and tokens of a state are those of its replies, its failed attempts and its lost claims",
+    { journal: journals() },
+    ({ journal: { events } }) => {
+      const state = RunState.fold(events)!
+      const ledger = ledgerOf(events)
+      expect(state.turns).toBe(ledger.turns)
+      expect(state.usage.promptTokens + state.usage.completionTokens).toBe(ledger.tokens)
+      expect(state.claim?.turn).toBe(ledger.claim?.turn)
+    },
+    many
+  )
+})
+
+describe("law 2: a call is executed at most once, unless it reads or is idempotent", () => {
+  it.prop(
+    "no write that was started is ever started again, through any crash, stop, resume and decision",
+    { journal: journals() },
+    ({ journal }) => {
+      eachDecision(journal, (step, ledger) => {
+        if (step._tag !== "ExecuteCalls") return
+        for (const call of step.calls) {
+          const seen = ledger.calls.get(call.callId)!
+          if (seen.planned.effect === "write") expect(seen.starts).toBe(0)
+        }
+      })
+    },
+    many
+  )
+
+  it.prop(
+    "at any point at which the process might die, the next driver starts no write that was started",
+    { journal: journals() },
+    ({ journal: { events, rules } }) => {
+      for (let cut = 1; cut <= events.length; cut += 1 + Math.floor(events.length / 20)) {
+        const state = RunState.fold(events.slice(0, cut))!
+        const crashed = { ...events[0]!, seq: cut, elapsedMs: state.elapsedMs }
+        RunState.apply(state, { ...crashed, type: "run_resumed", inbox: 0, messages: [] })
+        const ledger = ledgerOf(events.slice(0, cut))
+        const step = nextStep(state, { ...rules, stopWhen: [] }, state.elapsedMs)
+        if (step._tag !== "ExecuteCalls") continue
+        for (const call of step.calls) {
+          const seen = ledger.calls.get(call.callId)!
+          expect([seen.planned.effect === "write" ? seen.starts : 0, seen.results]).toEqual([0, 0])
+        }
+      }
+    },
+    many
+  )
+
+  it.prop(
+    "a started write without a result is pending until somebody says what became of it",
+    { journal: journals() },
+    ({ journal: { events } }) => {
+      const state = RunState.fold(events)!
+      for (const [callId, seen] of ledgerOf(events).calls) {
+        if (seen.planned.effect !== "write" || seen.starts === 0 || seen.results > 0) continue
+        expect(state.pending.find((call) => call.callId === callId)).toMatchObject({
+          status: state.status === "running" ? expect.stringMatching("running|unknown") : "unknown"
+        })
+      }
+    },
+    many
+  )
+})
+
+describe("law 3: exactly one result per call before the model is asked again", () => {
+  it.prop(
+    "the model is asked only when every call of every turn has its one result, in the transcript too",
+    { journal: journals() },
+    ({ journal }) => {
+      eachDecision(journal, (step, ledger, _, before) => {
+        if (step._tag !== "AskModel") return
+        const { messages } = RunState.fold(before)!
+        for (const [callId, seen] of ledger.calls) {
+          expect([callId, seen.results]).toEqual([callId, 1])
+          const told = messages.filter((message) => message.role === "tool" && message.callId === callId)
+          expect([callId, told.length]).toEqual([callId, 1])
+        }
+      })
+    },
+    many
+  )
+
+  it.prop(
+    "no call ever gets a second result, and no result is without its call",
+    { journal: journals() },
+    ({ journal: { events } }) => {
+      const state = RunState.fold(events)!
+      const ledger = ledgerOf(events)
+      const told = state.messages.flatMap((message) => (message.role === "tool" ? [message.callId] : []))
+      expect(new Set(told).size).toBe(told.length)
+      const settled = [...ledger.calls].flatMap(([callId, seen]) => (seen.results > 0 ? [callId] : []))
+      expect(told.toSorted()).toEqual(settled.toSorted())
+      const open = [...ledger.calls].flatMap(([callId, seen]) => (seen.results === 0 ? [callId] : []))
+      expect(state.pending.map((call) => call.callId).toSorted()).toEqual(open.toSorted())
+    },
+    many
+  )
+
+  it.prop(
+    "also in the middle of a batch: while a call runs, the model is not what comes next",
+    { journal: journals() },
+    ({ journal: { events, rules } }) => {
+      const state = RunState.begin(events[0]!)
+      for (const event of events.slice(1)) {
+        RunState.apply(state, event)
+        if (state.status !== "running" || state.pending.length === 0) continue
+        expect(nextStep(state, rules, state.elapsedMs)._tag).not.toBe("AskModel")
+      }
+    },
+    many
+  )
+})
+
+describe("law 4: a call that needs approval starts only after it was approved, with those very arguments", () => {
+  it.prop(
+    "nothing is started undecided, rejected, or with other arguments than were approved",
+    { journal: journals() },
+    ({ journal }) => {
+      eachDecision(journal, (step, ledger) => {
+        if (step._tag !== "ExecuteCalls") return
+        for (const call of step.calls) {
+          const { approvedArgs, args, decision, planned } = ledger.calls.get(call.callId)!
+          if (planned.approval === "none") {
+            expect(call.args).toEqual(args)
+            continue
+          }
+          expect(decision === "approved" || (decision === "not_required" && planned.approval === "ask")).toBe(true)
+          expect(call.args).toEqual(approvedArgs)
+          expect(call.argsDigest).toBe(digestOf(call.args))
+        }
+      })
+    },
+    many
+  )
+
+  it.prop(
+    "whether a call needs approval is asked for all calls of a turn before any starts, and once",
+    { journal: journals() },
+    ({ journal }) => {
+      eachDecision(journal, (step, ledger, _, before) => {
+        const required = new Set(before.flatMap((e) => (e.type === "approval_required" ? [e.callId] : [])))
+        const open = [...ledger.calls].filter(
+          ([callId, seen]) =>
+            seen.planned.approval === "ask" && seen.decision === undefined && !required.has(callId) && !seen.results
+        )
+        if (step._tag === "ExecuteCalls") expect(open).toEqual([])
+        if (step._tag === "CheckApprovals") {
+          expect(step.calls.map((call) => call.callId)).toEqual(open.map(([callId]) => callId))
+        }
+      })
+    },
+    many
+  )
+
+  it.prop(
+    "what a person rejected is answered as rejected, and stays without a start",
+    { journal: journals() },
+    ({ journal }) => {
+      eachDecision(journal, (step, ledger) => {
+        if (step._tag !== "AnswerCalls") return
+        for (const { call, refusal } of step.answers) {
+          const seen = ledger.calls.get(call.callId)!
+          if (refusal._tag === "Rejected") expect(seen).toMatchObject({ decision: "rejected", starts: 0, results: 0 })
+          else expect(seen.results).toBe(0)
+        }
+      })
+    },
+    many
+  )
+})
+
+describe("law 6: the cost of a run", () => {
+  it.prop(
+    "is its turns, its failed attempts, its lost claims and its children, to the nano-dollar, at every event",
+    { journal: journals() },
+    ({ journal: { events } }) => {
+      const state = RunState.begin(events[0]!)
+      for (const [index, event] of events.entries()) {
+        if (index > 0) RunState.apply(state, event)
+        const expected = costOf(ledgerOf(events.slice(0, index + 1)))
+        expect(state.costUsd).toBe(Number(expected) / 1e9)
+      }
+    },
+    { arbitrary: { runs: 150, size: 400 } }
+  )
+
+  it.prop(
+    "a completed run asks for nothing more",
+    { journal: journals() },
+    ({ journal: { events, rules } }) => {
+      const state = RunState.fold(events)!
+      if (state.status !== "completed") return
+      expect(nextStep(state, rules, state.elapsedMs)).toMatchObject({ _tag: "Stop", ending: { reason: state.reason } })
+    },
+    many
+  )
+})
+
+describe("completion", () => {
+  it.prop(
+    "is never called for without the answer or the submission that it consists of",
+    { journal: journals() },
+    ({ journal }) => {
+      eachDecision(journal, (step, _, __, before) => {
+        if (step._tag !== "Stop" || step.ending.status !== "completed") return
+        const { pending, result } = RunState.fold(before)!
+        if (step.ending.reason === "answered") expect([pending, result]).toEqual([[], expect.any(String)])
+        else expect(pending).toMatchObject([{ kind: "submit" }])
+      })
+    },
+    many
+  )
+
+  it.prop(
+    "is not what a stop at a limit is called: a run in its handoff completes by a submission alone",
+    { journal: journals() },
+    ({ journal }) => {
+      eachDecision(journal, (step, ledger) => {
+        if (step._tag !== "Stop" || !ledger.handoff) return
+        if (step.ending.status === "completed") expect(step.ending.reason).toBe("submitted")
+      })
+    },
+    many
+  )
+})
+
+describe("law 7 and the other limits: nothing begins after a limit was reached", () => {
+  it.prop(
+    "the model is asked only while there is room for this purpose",
+    { journal: journals() },
+    ({ journal }) => {
+      eachDecision(journal, (step, ledger, { elapsedMs }) => {
+        if (step._tag !== "AskModel") return
+        expect(step.purpose).toBe(ledger.handoff ? "handoff" : "investigate")
+        expect(reached(ledger, elapsedMs, step.purpose)).toEqual([])
+      })
+    },
+    many
+  )
+
+  it.prop(
+    "tool calls never pass their limit, not even by the last of a batch, and none begins at the deadline",
+    { journal: journals() },
+    ({ journal }) => {
+      eachDecision(journal, (step, { limits, toolCalls }, { elapsedMs }) => {
+        if (step._tag !== "ExecuteCalls") return
+        expect(toolCalls + step.calls.length).toBeLessThanOrEqual(limits.toolCalls ?? Number.POSITIVE_INFINITY)
+        expect(elapsedMs).toBeLessThan(limits.timeMs ?? Number.POSITIVE_INFINITY)
+        for (const [index, call] of step.calls.entries()) {
+          if (call.purpose === "handoff" || limits.reserve === undefined) continue
+          const { toolCalls: calls = 0, timeMs = 0 } = limits.reserve
+          expect(toolCalls + index).toBeLessThan((limits.toolCalls ?? Number.POSITIVE_INFINITY) - calls)
+          expect(elapsedMs).toBeLessThan((limits.timeMs ?? Number.POSITIVE_INFINITY) - timeMs)
+        }
+      })
+    },
+    many
+  )
+
+  it.prop(
+    "spend passes a money limit by less than one turn",
+    { journal: journals({ children: false, limitsChange: false }) },
+    ({ journal: { events } }) => {
+      const { limits, ...ledger } = ledgerOf(events)
+      if (limits.usd === undefined) return
+      let dearest = 0n
+      for (const event of events) {
+        const usd = event.type === "turn_started" ? event.estimate.costUsd : "costUsd" in event ? event.costUsd : 0
+        if (event.type !== "run_stopped" && nanosOf(usd) > dearest) dearest = nanosOf(usd)
+      }
+      if (ledger.nanos >= nanosOf(limits.usd)) expect(ledger.nanos - nanosOf(limits.usd)).toBeLessThan(dearest)
+    },
+    many
+  )
+
+  it.prop(
+    "at a limit the run stops, unless it settles or waits for an unknown outcome",
+    { journal: journals() },
+    ({ journal }) => {
+      eachDecision(journal, (step, ledger, { elapsedMs }, before) => {
+        if (reached(ledger, elapsedMs, "handoff").length === 0) return
+        const state = RunState.fold(before)!
+        const settles = state.answered || state.pending.some((call) => call.kind !== "tool")
+        if (settles || RunState.unknownOutcomes(state).length > 0) return
+        expect(step).toMatchObject({ _tag: "Stop", ending: { exhausted: expect.anything() } })
+      })
+    },
+    many
+  )
+
+  it.prop(
+    "a handoff begins exactly when only the reserve is left",
+    { journal: journals() },
+    ({ journal }) => {
+      eachDecision(journal, (step, ledger, { elapsedMs }) => {
+        if (step._tag !== "BeginHandoff") return
+        expect(ledger.handoff).toBe(false)
+        expect(reached(ledger, elapsedMs, "handoff")).toEqual([])
+        expect(reached(ledger, elapsedMs, "investigate")[0]).toBe(step.exhausted.resource)
+      })
+    },
+    many
+  )
+
+  it.prop(
+    "in a handoff nothing but handoff work is started",
+    { journal: journals() },
+    ({ journal }) => {
+      eachDecision(journal, (step, ledger) => {
+        if (step._tag !== "ExecuteCalls" || !ledger.handoff) return
+        for (const call of step.calls) expect(call.purpose).toBe("handoff")
+      })
+    },
+    many
+  )
+})
+
+describe("nextStep is a pure and total function", () => {
+  it.prop(
+    "of every state that any prefix of a journal leads to, at any time",
+    { journal: journals() },
+    ({ journal: { events, rules } }) => {
+      const draft = RunState.begin(events[0]!)
+      for (const [index, event] of events.entries()) {
+        if (index > 0) RunState.apply(draft, event)
+        for (const elapsedMs of [draft.elapsedMs, 0, 1e12]) {
+          const before = JSON.stringify(draft)
+          const step = nextStep(draft, rules, elapsedMs)
+          expect(nextStep(RunState.snapshot(draft), rules, elapsedMs)).toEqual(step)
+          expect(JSON.stringify(draft)).toBe(before)
+        }
+      }
+    },
+    { arbitrary: { runs: 100, size: 400 } }
+  )
+
+  it.prop(
+    "never with nothing to do: a step names calls, and those are pending",
+    { journal: journals() },
+    ({ journal }) => {
+      eachDecision(journal, (step, ledger) => {
+        const calls =
+          "calls" in step ? step.calls : step._tag === "AnswerCalls" ? step.answers.map(({ call }) => call) : undefined
+        if (calls === undefined) return
+        expect(calls.length).toBeGreaterThan(0)
+        for (const { callId } of calls) expect(ledger.calls.get(callId)?.results).toBe(0)
+      })
+    },
+    many
+  )
+})

@@ -1,0 +1,54 @@
+/** Small valid events and summaries, for stores to keep. */
+import type { RunEvent } from "../../src/run/RunEvent.ts"
+import type { Append, RunSummary } from "../../src/store/RunStore.ts"
+
+/** The `n`th second of the year. */
+export const second = (n: number): string => new Date(Date.UTC(2026, 0, 1) + n * 1000).toISOString()
+
+export const event = (runId: string, seq: number, content = `result ${seq}`): RunEvent => ({
+  v: 1,
+  runId,
+  seq,
+  at: second(seq),
+  elapsedMs: seq,
+  type: "tool_result",
+  callId: `c${seq}`,
+  tool: "read_file",
+  content,
+  ok: true,
+  ms: 1,
+  disposition: "executed"
+})
+
+export const summary = (runId: string, seq: number, rest: Partial<RunSummary> = {}): RunSummary => ({
+  runId,
+  agent: "analyst",
+  status: "running",
+  turns: seq,
+  toolCalls: seq,
+  costUsd: 0.000684,
+  seq,
+  startedAt: second(0),
+  updatedAt: second(seq),
+  approvals: [],
+  unknown: [],
+  ...rest
+})
+
+export const eventsFrom = (runId: string, from: number, count: number): ReadonlyArray<RunEvent> =>
+  Array.from({ length: count }, (_, i) => event(runId, from + i))
+
+/** An append of small events, as many as `count` says. */
+export const append = (
+  runId: string,
+  expected: number,
+  count = 1,
+  rest: Partial<RunSummary> = {},
+  durability: Append["durability"] = "process"
+): Append => ({
+  runId,
+  expected,
+  events: eventsFrom(runId, expected, count),
+  summary: summary(runId, expected + count, rest),
+  durability
+})
