@@ -1,8 +1,12 @@
 import { defineConfig } from "vitest/config"
 
+const conditions = ["@checkrein/source", "node", "import", "module", "default"]
+
 export default defineConfig({
+  root: new URL("..", import.meta.url).pathname,
+  resolve: { conditions },
+  ssr: { resolve: { conditions, externalConditions: conditions } },
   test: {
-    root: new URL("..", import.meta.url).pathname,
     include: ["test/**/*.test.ts"],
     testTimeout: 30_000
   }

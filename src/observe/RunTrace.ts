@@ -4,7 +4,6 @@
  * The loop gives every event to the one sink in force, synchronously and in order. A trace is a projection: it may be
  * switched off, lost or cut short without harm, for the journal in the store is what a run is resumed from.
  */
-import * as Config from "effect/Config"
 import * as Console from "effect/Console"
 import * as Context from "effect/Context"
 import * as Deferred from "effect/Deferred"
@@ -189,7 +188,7 @@ export const layerJsonl = (
 
       // Registered before the writer is forked, hence run after it was interrupted.
       yield* Effect.addFinalizer(() => {
-        void open
+        open = false
         return flush
       })
       yield* some.await.pipe(
@@ -255,10 +254,11 @@ export const layerConsole = (options: PrettyOptions = {}): Layer.Layer<never> =>
  * const shown = Effect.map(RunTrace.stderrColors, (colors) => RunTrace.pretty(event, { colors }))
  * ```
  */
-export const stderrColors: Effect.Effect<boolean> = Config.String("NO_COLOR").pipe(
-  Effect.orElseSucceed(() => ""),
-  Effect.map((noColor) => noColor === "" && globalThis.process?.stderr?.isTTY === true)
-)
+export const stderrColors: Effect.Effect<boolean> = Effect.sync(() => {
+  // Not through `Config`: this module is on the way of every import of the library, and that one takes 35 ms to load.
+  const process = globalThis.process
+  return (process?.env?.NO_COLOR ?? "") === "" && process?.stderr?.isTTY === true
+})
 
 /**
  * Several traces at once. Merging the layers would not do: there is one sink in force, and the last would win.

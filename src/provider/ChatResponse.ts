@@ -31,26 +31,27 @@ const completion = (
   text: string,
   now: number
 ): Result.Result<Completion.Completion, AiError.AiError> => {
-  const shown = ProviderError.excerpt(origin, text)
+  const shown = () => ProviderError.excerpt(origin, text)
   if (text.trim() === "") return Result.fail(ProviderError.notAReply(origin, "with an empty body"))
-  if (ProviderError.isHtml(text)) return Result.fail(ProviderError.notTheFormat(origin, `with ${shown}`))
+  if (ProviderError.isHtml(text)) return Result.fail(ProviderError.notTheFormat(origin, `with ${shown()}`))
   const json = parse(text)
   if (Result.isFailure(json)) {
     return Result.fail(
       text.trimStart().startsWith("{")
-        ? ProviderError.notAReply(origin, `with JSON that is damaged or breaks off: ${shown}`)
-        : ProviderError.notTheFormat(origin, `with what is not JSON: ${shown}`)
+        ? ProviderError.notAReply(origin, `with JSON that is damaged or breaks off: ${shown()}`)
+        : ProviderError.notTheFormat(origin, `with what is not JSON: ${shown()}`)
     )
   }
   if (hasError(json.success)) return Result.fail(failed(origin, text, now))
   const decoded = decodeCompletion(json.success)
   if (Result.isFailure(decoded)) {
-    return Result.fail(ProviderError.notTheFormat(origin, `with JSON of another shape: ${shown}`))
+    return Result.fail(ProviderError.notTheFormat(origin, `with JSON of another shape: ${shown()}`))
   }
   const { choices } = decoded.success
-  if (!choices) return Result.fail(ProviderError.notTheFormat(origin, `with JSON without choices: ${shown}`))
+  if (!choices)
+    return Result.fail(ProviderError.notTheFormat(origin, `with JSON without choices: ${shown()}`))
   if (!choices[0]?.message)
-    return Result.fail(ProviderError.notAReply(origin, `without a choice to take: ${shown}`))
+    return Result.fail(ProviderError.notAReply(origin, `without a choice to take: ${shown()}`))
   return Result.succeed(decoded.success)
 }
 
@@ -143,14 +144,14 @@ class Reader {
   private chunk(event: Sse.Event, now: number): Result.Result<Completion.Chunk, AiError.AiError> {
     const json = parse(event.data)
     const where = `after ${this.events} events with`
-    const shown = ProviderError.excerpt(this.origin, event.data)
+    const shown = () => ProviderError.excerpt(this.origin, event.data)
     if (Result.isFailure(json)) {
-      return Result.fail(ProviderError.notAReply(this.origin, `${where} a damaged event: ${shown}`))
+      return Result.fail(ProviderError.notAReply(this.origin, `${where} a damaged event: ${shown()}`))
     }
     if (event.event === "error" || hasError(json.success))
       return Result.fail(failed(this.origin, event.data, now))
     return Result.mapError(decodeChunk(json.success), () =>
-      ProviderError.notTheFormat(this.origin, `${where} an event of another shape: ${shown}`)
+      ProviderError.notTheFormat(this.origin, `${where} an event of another shape: ${shown()}`)
     )
   }
 }

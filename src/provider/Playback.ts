@@ -30,8 +30,11 @@ export interface Options {
 
 /** A request as scripts see it. */
 export interface Request {
-  readonly messages: ReadonlyArray<Wire.Message>
-  readonly tools: ReadonlyArray<Wire.ToolDefinition>
+  /** The number of assistant messages. */
+  readonly turn: number
+  /** Encoded on demand: a script with given usage that looks at nothing costs no encoding. */
+  readonly messages: () => ReadonlyArray<Wire.Message>
+  readonly tools: () => ReadonlyArray<Wire.ToolDefinition>
   /** The model must not call tools now. */
   readonly withoutCalls: boolean
   readonly maxOutputTokens: number | undefined
@@ -127,7 +130,7 @@ const wireUsage = (usage: Money.Usage): Completion.Usage => ({
 
 const count = (request: Request, content: string, calls: ReadonlyArray<Wire.ToolCall>) =>
   Effect.map(Tokens.tokenizer, (tokens) => ({
-    promptTokens: tokens.request(request.messages, request.tools),
+    promptTokens: tokens.request(request.messages(), request.tools()),
     completionTokens: tokens.reply(content, calls)
   }))
 
@@ -136,13 +139,13 @@ export const make = (script: Script.Script, options: Options = {}): Player => {
   const model = options.model ?? script.name
   const failures = [...(options.failures ?? [])]
   const play = Effect.fnUntraced(function* (request: Request) {
-    const transcript = Script.transcript(request.messages, request.tools)
+    const transcript = Script.transcript(request.turn, request.messages, request.tools)
     const reply = failures.shift() ?? replyOf(script, transcript)
     const latency = reply.latency ?? options.latency
     if (latency !== undefined) yield* Effect.sleep(latency)
     if (reply._tag !== "Answer") return reply
 
-    const turn = transcript.turn
+    const { turn } = request
     const calls = request.withoutCalls ? [] : wireCalls(reply, turn)
     const finish = reply.finish ?? (calls.length > 0 ? "tool_calls" : "stop")
     const wanted = reply.usage ?? options.usage ?? "counted"

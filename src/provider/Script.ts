@@ -184,31 +184,37 @@ const contentText = (content: Wire.Message["content"]): string =>
     ? content
     : (content ?? []).map((part) => (part.type === "text" ? part.text : "")).join("")
 
-/** The transcript of a request. */
-export const transcript = (
-  messages: ReadonlyArray<Wire.Message>,
-  tools: ReadonlyArray<Wire.ToolDefinition>
-): Transcript => {
+/** How many assistant messages there are: the turn index. */
+export const turnOf = (messages: ReadonlyArray<{ readonly role: string }>): number => {
   let turn = 0
   for (const message of messages) if (message.role === "assistant") turn++
-  return {
-    messages,
-    turn,
-    get tools() {
-      return tools.map((tool) => tool.function.name)
-    },
-    get task() {
-      return contentText(messages.findLast((message) => message.role === "user")?.content)
-    },
-    get toolResults() {
-      return messages
-        .filter((message) => message.role === "tool")
-        .map((message) => contentText(message.content))
-    },
-    get lastToolResult() {
-      return contentText(messages.findLast((message) => message.role === "tool")?.content)
-    },
-    saw: (text) =>
-      messages.some((message) => message.role === "tool" && contentText(message.content).includes(text))
-  }
+  return turn
 }
+
+/** The transcript of a request. Messages and tools are asked for only if the script looks at them. */
+export const transcript = (
+  turn: number,
+  messages: () => ReadonlyArray<Wire.Message>,
+  tools: () => ReadonlyArray<Wire.ToolDefinition>
+): Transcript => ({
+  turn,
+  get messages() {
+    return messages()
+  },
+  get tools() {
+    return tools().map((tool) => tool.function.name)
+  },
+  get task() {
+    return contentText(messages().findLast((message) => message.role === "user")?.content)
+  },
+  get toolResults() {
+    return messages()
+      .filter((message) => message.role === "tool")
+      .map((message) => contentText(message.content))
+  },
+  get lastToolResult() {
+    return contentText(messages().findLast((message) => message.role === "tool")?.content)
+  },
+  saw: (text) =>
+    messages().some((message) => message.role === "tool" && contentText(message.content).includes(text))
+})

@@ -31,7 +31,7 @@ import * as Completion from "./Completion.ts"
 import * as Playback from "./Playback.ts"
 import * as ProviderError from "./ProviderError.ts"
 import * as RequestParams from "./RequestParams.ts"
-import type * as Script from "./Script.ts"
+import * as Script from "./Script.ts"
 import * as Wire from "./Wire.ts"
 
 export * from "./Script.ts"
@@ -83,8 +83,9 @@ export const layer = (
     const play = (request: LanguageModel.ProviderOptions) =>
       Effect.flatMap(RequestParams.RequestParams, (params) =>
         player.play({
-          messages: Wire.messages(request.prompt.content),
-          tools: Wire.tools(request.tools),
+          turn: Script.turnOf(request.prompt.content),
+          messages: () => Wire.messages(request.prompt.content),
+          tools: () => Wire.tools(request.tools),
           withoutCalls: request.toolChoice === "none" && request.tools.length > 0,
           maxOutputTokens: params.maxOutputTokens
         })

@@ -113,17 +113,15 @@ const chunkJson = (chunk: Completion.Chunk, first: boolean, created: number) => 
   ...(chunk.usage ? { usage: chunk.usage } : undefined)
 })
 
-class Broken extends Schema.TaggedError<Broken>()("Broken", {}) {}
-
 const streamed = (played: Playback.Played, withUsage: boolean, created: number) => {
   const events = Playback.chunks(played)
     .filter((chunk) => withUsage || !chunk.usage)
     .map((chunk, index) => event(chunkJson(chunk, index === 0, created)))
-  const whole: Stream.Stream<string, Broken> =
-    played.breakAfter === undefined
-      ? Stream.fromIterable([...events, event("[DONE]")])
-      : Stream.concat(Stream.fromIterable(events.slice(0, played.breakAfter)), Stream.fail(new Broken()))
-  return HttpServerResponse.stream(Stream.encodeText(whole), {
+  // A broken reply ends early and without [DONE]. Closing the socket as well would be closer to life, but fetch drops what
+  // it has not handed on when that happens, and then nobody could say what a client sees.
+  const all =
+    played.breakAfter === undefined ? [...events, event("[DONE]")] : events.slice(0, played.breakAfter)
+  return HttpServerResponse.stream(Stream.encodeText(Stream.fromIterable(all)), {
     contentType: "text/event-stream",
     headers: { "cache-control": "no-cache" }
   })
@@ -174,8 +172,9 @@ const complete = (players: ReadonlyMap<string, Playback.Player>) =>
 const requestOf = (body: Request): Playback.Request => {
   const tools = body.tools ?? []
   return {
-    messages: body.messages,
-    tools,
+    turn: Script.turnOf(body.messages),
+    messages: () => body.messages,
+    tools: () => tools,
     withoutCalls: body.tool_choice === "none" && tools.length > 0,
     maxOutputTokens: body.max_completion_tokens ?? body.max_tokens ?? undefined
   }

@@ -106,7 +106,7 @@ const make = (encode: (text: string) => number): Tokenizer => {
       for (let i = 0; i < final; i++) total += message(messages[i]!).followed
       return total + message(messages[final]!).last
     },
-    reply: (content, calls) => text(content ?? "") + text(JSON.stringify(calls))
+    reply: (content, calls) => remembered(content ?? "") + remembered(JSON.stringify(calls))
   }
 }
 

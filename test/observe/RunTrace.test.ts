@@ -2,9 +2,8 @@ import { mkdtemp, readFile, rm } from "node:fs/promises"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import * as NodeFileSystem from "@effect/platform-node/NodeFileSystem"
-import { assert, describe, it } from "@effect/vitest"
+import { assert, describe, it, vi } from "@effect/vitest"
 import * as Cause from "effect/Cause"
-import * as ConfigProvider from "effect/ConfigProvider"
 import * as Console from "effect/Console"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
@@ -272,19 +271,18 @@ describe("RunTrace.layerConsole", () => {
     return lines
   })
 
-  const env = (values: Record<string, string>) =>
-    Effect.provideService(ConfigProvider.ConfigProvider, ConfigProvider.fromUnknown(values))
-
-  const onTerminal = <A, E, R>(isTTY: boolean, effect: Effect.Effect<A, E, R>) =>
+  const onTerminal = <A, E, R>(isTTY: boolean, noColor: string | undefined, effect: Effect.Effect<A, E, R>) =>
     Effect.acquireUseRelease(
       Effect.sync(() => {
         const before = Object.getOwnPropertyDescriptor(process.stderr, "isTTY")
         Object.defineProperty(process.stderr, "isTTY", { value: isTTY, configurable: true, writable: true })
+        vi.stubEnv("NO_COLOR", noColor)
         return before
       }),
       () => effect,
       (before) =>
         Effect.sync(() => {
+          vi.unstubAllEnvs()
           Reflect.deleteProperty(process.stderr, "isTTY")
           if (before !== undefined) Object.defineProperty(process.stderr, "isTTY", before)
         })
@@ -295,11 +293,12 @@ describe("RunTrace.layerConsole", () => {
 
   it.effect("writes to stderr, in colours only on a terminal and without NO_COLOR", () =>
     Effect.gen(function* () {
-      assert.deepStrictEqual(yield* onTerminal(false, shown().pipe(env({}))), plain)
-      assert.deepStrictEqual(yield* onTerminal(true, shown().pipe(env({}))), coloured)
-      assert.deepStrictEqual(yield* onTerminal(true, shown().pipe(env({ NO_COLOR: "" }))), coloured)
-      assert.deepStrictEqual(yield* onTerminal(true, shown().pipe(env({ NO_COLOR: "1" }))), plain)
-      assert.deepStrictEqual(yield* onTerminal(false, shown({ colors: true }).pipe(env({}))), coloured)
+      assert.deepStrictEqual(yield* onTerminal(false, undefined, shown()), plain)
+      assert.deepStrictEqual(yield* onTerminal(true, undefined, shown()), coloured)
+      assert.deepStrictEqual(yield* onTerminal(true, "", shown()), coloured)
+      assert.deepStrictEqual(yield* onTerminal(true, "1", shown()), plain)
+      assert.deepStrictEqual(yield* onTerminal(false, undefined, shown({ colors: true })), coloured)
+      assert.deepStrictEqual(yield* onTerminal(true, undefined, shown({ colors: false })), plain)
     })
   )
 })

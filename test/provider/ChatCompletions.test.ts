@@ -552,6 +552,7 @@ describe("secrets", () => {
         Effect.provide(
           model(answering(reply({ content: "x" })), {
             baseUrl: "https://llm.test/v1",
+            httpSpan: true,
             headers: { "x-key": Redacted.make("header-secret") }
           })
         ),
