@@ -92,8 +92,9 @@ const open = (options: Options): DatabaseSync => {
     db.exec(`PRAGMA synchronous = ${options.synchronous === "normal" ? "NORMAL" : "FULL"}`)
     // On macOS an ordinary fsync leaves the data in the drive's cache.
     db.exec("PRAGMA fullfsync = ON")
-    // Takes the write lock for a moment, so that a file that cannot be written is refused now and not in mid-run.
-    db.exec("BEGIN IMMEDIATE; ROLLBACK")
+    // Writes something and takes it back, so that a file that may only be read is refused now and not in mid-run. A
+    // bare BEGIN IMMEDIATE would not do: on such a file SQLite begins a reading transaction instead.
+    db.exec("BEGIN IMMEDIATE; PRAGMA user_version = 1; ROLLBACK")
     return db
   } catch (cause) {
     db.close()

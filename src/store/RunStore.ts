@@ -85,7 +85,7 @@ export type RunSummary = typeof RunSummary.Type
 /** What has to survive: `process` outlives the process, `power` a power cut too. */
 export type Durability = "process" | "power"
 
-/** One append: the events numbered from `expected` on, and the summary after them. */
+/** One append: the events numbered from `expected` on, at least one of them, and the summary after them. */
 export interface Append {
   readonly runId: string
   readonly expected: number

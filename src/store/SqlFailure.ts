@@ -38,7 +38,8 @@ const codesOf = (cause: unknown): ReadonlyArray<string> => {
   return codes
 }
 
-const insideTransaction = /cannot start a transaction within a transaction/
+// What SQLite says to a store whose caller has sent a BEGIN of its own.
+const insideTransaction = /within a transaction|inside a transaction/
 
 const kindOf = (error: unknown): keyof typeof advice | undefined => {
   if (!SqlError.isSqlError(error)) return undefined

@@ -45,7 +45,7 @@ const sqlite = Effect.fnUntraced(function* (sql: SqlClient.SqlClient) {
   const lowest = journal?.journal_mode === "wal" ? levels.process : levels.power
 
   const withLevel = (wanted: number): WithTransaction => {
-    // Unprepared, because SQLite obeys this pragma when it is compiled: a statement from a cache would do nothing.
+    // Unprepared, because SQLite obeys this pragma when it compiles it: a statement kept from before may do nothing.
     const set = (connection: SqlConnection.Connection, to: number) =>
       wanted === base
         ? Effect.void
@@ -65,10 +65,11 @@ const sqlite = Effect.fnUntraced(function* (sql: SqlClient.SqlClient) {
       spanAttributes: [["db.system.name", "sqlite"]],
       acquireConnection: (interruptible) => interruptible(sql.reserve),
       begin: (connection) =>
-        set(connection, wanted).pipe(
-          Effect.andThen(connection.execute("BEGIN IMMEDIATE", [], undefined)),
-          Effect.onError(() => restore(connection)),
-          Effect.asVoid
+        Effect.andThen(
+          set(connection, wanted),
+          Effect.onError(Effect.asVoid(connection.execute("BEGIN IMMEDIATE", [], undefined)), () =>
+            restore(connection)
+          )
         ),
       commit: (connection) =>
         connection.execute("COMMIT", [], undefined).pipe(Effect.andThen(restore(connection))),

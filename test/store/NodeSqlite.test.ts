@@ -1,0 +1,244 @@
+import { chmodSync, existsSync, mkdirSync, statSync, writeFileSync } from "node:fs"
+import { join } from "node:path"
+import { describe, expect, it } from "@effect/vitest"
+import * as Deferred from "effect/Deferred"
+import type * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
+import * as Layer from "effect/Layer"
+import * as Stream from "effect/Stream"
+import * as SqlClient from "effect/sql/SqlClient"
+import * as NodeSqlite from "../../src/store/NodeSqlite.ts"
+import { RunStore } from "../../src/store/RunStore.ts"
+import { folder, inFolder } from "./folders.ts"
+import { append } from "./samples.ts"
+
+const opening = (filename: string) =>
+  Effect.flip(Effect.provide(SqlClient.SqlClient.use(Effect.succeed), NodeSqlite.layer({ filename })))
+
+const openingStore = (filename: string) =>
+  Effect.flip(Effect.provide(RunStore.use(Effect.succeed), NodeSqlite.runStore(filename)))
+
+/** Permissions do not bind root: for a while this process is somebody else. */
+const asNobody = Effect.acquireRelease(
+  Effect.sync(() => {
+    const uid = process.geteuid?.()
+    if (uid === 0) process.seteuid?.(65_534)
+    return uid
+  }),
+  (uid) => Effect.sync(() => (uid === 0 ? process.seteuid?.(uid) : undefined))
+)
+
+describe("a file that cannot be used is refused when it is opened", () => {
+  it.effect("a file that is no database", () =>
+    Effect.gen(function* () {
+      const filename = join(yield* folder, "notes.txt")
+      writeFileSync(
+        filename,
+        "these are notes, and rather long ones, so that they might be a header".repeat(20)
+      )
+      const failure = yield* opening(filename)
+      expect(failure._tag).toBe("SqlError")
+      expect(failure.message).toBe(
+        `cannot open the database ${filename}: it is not a SQLite database; name another file`
+      )
+      expect(yield* openingStore(filename)).toMatchObject({ _tag: "RunStoreError", kind: "corrupt" })
+      expect(statSync(filename).size).toBeGreaterThan(1000)
+    })
+  )
+
+  it.effect("a directory", () =>
+    Effect.gen(function* () {
+      const filename = yield* folder
+      const failure = yield* opening(filename)
+      expect(failure.reason._tag).toBe("ConnectionError")
+      expect(failure.message).toMatch(/it is a directory, or this process has no permission/)
+      expect(yield* openingStore(filename)).toMatchObject({ _tag: "RunStoreError", kind: "unavailable" })
+    })
+  )
+
+  it.effect("a folder that is a file", () =>
+    Effect.gen(function* () {
+      const file = join(yield* folder, "file")
+      writeFileSync(file, "")
+      const failure = yield* opening(join(file, "runs.db"))
+      expect(failure.message).toMatch(/^cannot open the database .*runs\.db: /)
+    })
+  )
+
+  for (const [where, mode] of [
+    ["in a folder of others", 0o755],
+    ["in a folder that may be written", 0o777]
+  ] as const)
+    it.effect(`a file that may only be read, ${where}`, () =>
+      Effect.gen(function* () {
+        const path = yield* folder
+        const filename = join(path, "runs.db")
+        yield* Effect.provide(
+          RunStore.use((store) => store.append(append("a", 0))),
+          NodeSqlite.runStore(filename)
+        )
+        chmodSync(path, mode)
+        chmodSync(filename, 0o444)
+        yield* asNobody
+        const failure = yield* opening(filename)
+        expect(failure.message).toMatch(
+          mode === 0o777 ? /it is read-only; give/ : /no permission|it is read-only/
+        )
+        expect(yield* openingStore(filename)).toMatchObject({ _tag: "RunStoreError" })
+      }).pipe(Effect.scoped)
+    )
+
+  it.effect("a folder in which nothing may be made", () =>
+    Effect.gen(function* () {
+      const path = join(yield* folder, "closed")
+      mkdirSync(path)
+      chmodSync(join(path, ".."), 0o755)
+      chmodSync(path, 0o555)
+      yield* asNobody
+      expect((yield* opening(join(path, "runs.db"))).message).toMatch(/no permission/)
+      expect((yield* opening(join(path, "deeper/runs.db"))).message).toMatch(/permission denied/)
+    }).pipe(Effect.scoped)
+  )
+})
+
+describe("the client", () => {
+  const withClient = <A, E>(body: (sql: SqlClient.SqlClient) => Effect.Effect<A, E>) =>
+    Effect.gen(function* () {
+      const filename = join(yield* folder, "app.db")
+      return yield* Effect.provide(SqlClient.SqlClient.use(body), NodeSqlite.layer({ filename }))
+    })
+
+  it.effect("reads and writes every type that SQLite has", () =>
+    withClient((sql) =>
+      Effect.gen(function* () {
+        yield* sql`CREATE TABLE t (id INTEGER PRIMARY KEY, v)`
+        const values = ["text", 1.5, null, new Uint8Array([1, 2]), true, new Date(0), undefined]
+        for (const v of values) yield* sql`INSERT INTO t (v) VALUES (${v})`
+        const rows = yield* sql<{ v: unknown }>`SELECT v FROM t ORDER BY id`
+        expect(rows.map((row) => row.v)).toEqual([
+          "text",
+          1.5,
+          null,
+          new Uint8Array([1, 2]),
+          1,
+          "1970-01-01T00:00:00.000Z",
+          null
+        ])
+        expect(yield* sql`SELECT id, v FROM t WHERE id < 3`.values).toEqual([
+          [1, "text"],
+          [2, 1.5]
+        ])
+        expect(yield* Stream.runCollect(sql`SELECT id FROM t WHERE id < 3`.stream)).toEqual([
+          { id: 1 },
+          { id: 2 }
+        ])
+        expect(yield* sql`DELETE FROM t WHERE id < 3`.raw).toMatchObject({ changes: 2 })
+        const [large] = yield* Effect.provideService(
+          sql`SELECT 9007199254740993 AS n`,
+          SqlClient.SafeIntegers,
+          true
+        )
+        expect(large).toEqual({ n: 9007199254740993n })
+      })
+    )
+  )
+
+  it.effect("fails with what was wrong", () =>
+    withClient((sql) =>
+      Effect.gen(function* () {
+        yield* sql`CREATE TABLE t (id INTEGER PRIMARY KEY, u TEXT UNIQUE, r INTEGER REFERENCES t (id))`
+        yield* sql`INSERT INTO t VALUES (1, 'a', NULL)`
+        const reasonOf = <A, R>(
+          statement: Effect.Effect<A, { readonly reason: { readonly _tag: string } }, R>
+        ) => Effect.map(Effect.flip(statement), (error) => error.reason._tag)
+        expect(yield* reasonOf(sql`INSERT INTO t VALUES (1, 'b', NULL)`)).toBe("UniqueViolation")
+        expect(yield* reasonOf(sql`INSERT INTO t VALUES (2, 'a', NULL)`)).toBe("UniqueViolation")
+        expect(yield* reasonOf(sql`INSERT INTO t VALUES (3, 'c', 99)`)).toBe("ConstraintError")
+        expect(yield* reasonOf(sql`SELECT ${{ no: "such type" }}`)).toBe("UnknownError")
+        expect((yield* Effect.flip(sql`SELEC 1`)).message).toMatch(/syntax error/)
+      })
+    )
+  )
+
+  it.effect("takes a transaction back when it fails or is interrupted", () =>
+    withClient((sql) =>
+      Effect.gen(function* () {
+        yield* sql`CREATE TABLE t (id INTEGER)`
+        yield* Effect.flip(
+          sql.withTransaction(Effect.andThen(sql`INSERT INTO t VALUES (1)`, Effect.fail("no")))
+        )
+        const fiber = yield* Effect.forkChild(
+          sql.withTransaction(Effect.andThen(sql`INSERT INTO t VALUES (2)`, Effect.never))
+        )
+        yield* Effect.yieldNow
+        yield* Fiber.interrupt(fiber)
+        yield* sql.withTransaction(
+          Effect.andThen(
+            sql`INSERT INTO t VALUES (3)`,
+            Effect.ignore(
+              sql.withTransaction(Effect.andThen(sql`INSERT INTO t VALUES (4)`, Effect.fail("no")))
+            )
+          )
+        )
+        expect(yield* sql`SELECT id FROM t`).toEqual([{ id: 3 }])
+      })
+    )
+  )
+
+  it.effect("folds the WAL into the file when it closes", () =>
+    Effect.gen(function* () {
+      const filename = join(yield* folder, "runs.db")
+      yield* Effect.gen(function* () {
+        const store = yield* RunStore
+        yield* store.append(append("a", 0, 50))
+        expect(statSync(`${filename}-wal`).size).toBeGreaterThan(0)
+      }).pipe(Effect.provide(NodeSqlite.runStore(filename)))
+      expect(existsSync(`${filename}-wal`)).toBe(false)
+    })
+  )
+
+  /** A store, and another connection to its file. */
+  const beside = (busyTimeout: Duration.Input) =>
+    inFolder((path) => {
+      const filename = join(path, "runs.db")
+      return Layer.mergeAll(NodeSqlite.runStore(filename, { busyTimeout }), NodeSqlite.layer({ filename }))
+    })
+
+  it.live("waits for another connection's transaction without blocking the process", () =>
+    Effect.gen(function* () {
+      const other = yield* SqlClient.SqlClient
+      const store = yield* RunStore
+      const locked = yield* Deferred.make<void>()
+      const unlock = yield* Deferred.make<void>()
+      const holding = yield* Effect.forkChild(
+        other.withTransaction(
+          Effect.andThen(
+            Deferred.succeed(locked, undefined),
+            Effect.andThen(Deferred.await(unlock), other`SELECT 1`)
+          )
+        )
+      )
+      yield* Deferred.await(locked)
+      const writing = yield* Effect.forkChild(store.append(append("a", 0)))
+      // Were the append blocking the process, nobody would come to let it go on.
+      for (let i = 0; i < 50; i++) yield* Effect.yieldNow
+      expect(writing.pollUnsafe()).toBeUndefined()
+      yield* Deferred.succeed(unlock, undefined)
+      yield* Fiber.join(holding)
+      yield* Fiber.join(writing)
+      expect((yield* store.summary("a")).seq).toBe(1)
+    }).pipe(Effect.provide(beside("20 seconds")))
+  )
+
+  it.live("gives up on another connection's transaction after its time, in words", () =>
+    Effect.gen(function* () {
+      const other = yield* SqlClient.SqlClient
+      const store = yield* RunStore
+      const failure = yield* other.withTransaction(Effect.flip(store.append(append("a", 0))))
+      expect(failure).toMatchObject({ _tag: "RunStoreError", kind: "unavailable" })
+      expect(failure.message).toMatch(/stayed locked by somebody else; try again/)
+      yield* store.append(append("a", 0))
+    }).pipe(Effect.provide(beside("30 millis")))
+  )
+})

@@ -1,0 +1,363 @@
+import { join } from "node:path"
+import { describe, expect, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
+import * as Layer from "effect/Layer"
+import * as Stream from "effect/Stream"
+import * as SqlClient from "effect/sql/SqlClient"
+import * as SqlError from "effect/sql/SqlError"
+import * as NodeSqlite from "../../src/store/NodeSqlite.ts"
+import { RunStore } from "../../src/store/RunStore.ts"
+import * as SqlRunStore from "../../src/store/SqlRunStore.ts"
+import { folder, inFolder } from "./folders.ts"
+import { append, event, eventsFrom, summary } from "./samples.ts"
+
+/** A store and the client under it, in a file. */
+const Stored = inFolder((folder) =>
+  Layer.provideMerge(SqlRunStore.layer, NodeSqlite.layer({ filename: join(folder, "runs.db") }))
+)
+
+const test = (
+  name: string,
+  body: (store: RunStore["Service"], sql: SqlClient.SqlClient) => Effect.Effect<void, unknown, RunStore>
+) =>
+  it.effect(name, () =>
+    Effect.gen(function* () {
+      yield* body(yield* RunStore, yield* SqlClient.SqlClient)
+    }).pipe(Effect.provide(Stored))
+  )
+
+describe("a journal that is not whole", () => {
+  const bodyOf = (value: unknown) => JSON.stringify(value)
+  const damaged = [
+    {
+      name: "text that is not JSON",
+      damage: (sql: SqlClient.SqlClient) => sql`UPDATE checkrein_events SET body = '{"v":1,' WHERE seq = 2`,
+      error: { kind: "corrupt", seq: 2, message: /event 2 of run a cannot be read: it is not JSON/ }
+    },
+    {
+      name: "an event of no known shape",
+      damage: (sql: SqlClient.SqlClient) =>
+        sql`UPDATE checkrein_events SET body = ${bodyOf({ ...event("a", 2), ok: "yes" })} WHERE seq = 2`,
+      error: { kind: "corrupt", seq: 2, message: /event 2 of run a cannot be read/ }
+    },
+    {
+      name: "an event from a newer version",
+      damage: (sql: SqlClient.SqlClient) =>
+        sql`UPDATE checkrein_events SET body = ${bodyOf({ v: 2, type: "unheard_of" })} WHERE seq = 2`,
+      error: { kind: "newer_version", seq: 2, message: /event 2 of run a .* version 2.* upgrade checkrein/ }
+    },
+    {
+      name: "an event missing in the middle",
+      damage: (sql: SqlClient.SqlClient) => sql`DELETE FROM checkrein_events WHERE seq = 2`,
+      error: { kind: "corrupt", seq: 2, message: /run a: event 2 is missing/ }
+    },
+    {
+      name: "an event missing at the end",
+      damage: (sql: SqlClient.SqlClient) => sql`DELETE FROM checkrein_events WHERE seq = 4`,
+      error: { kind: "corrupt", seq: 4, message: /run a: event 4 is missing/ }
+    },
+    {
+      name: "no events at all",
+      damage: (sql: SqlClient.SqlClient) => sql`DELETE FROM checkrein_events`,
+      error: { kind: "corrupt", seq: 0, message: /run a: event 0 is missing/ }
+    },
+    {
+      name: "an event too many",
+      damage: (sql: SqlClient.SqlClient) =>
+        sql`INSERT INTO checkrein_events (run_id, seq, body) VALUES ('a', 5, ${bodyOf(event("a", 5))})`,
+      error: { kind: "corrupt", seq: 5, message: /run a: event 5 is one more than its summary counts/ }
+    },
+    {
+      name: "two events swapped",
+      damage: (sql: SqlClient.SqlClient) =>
+        Effect.andThen(
+          sql`UPDATE checkrein_events SET seq = 5 - seq + 100 WHERE seq IN (2, 3)`,
+          sql`UPDATE checkrein_events SET seq = seq - 100 WHERE seq > 100`
+        ),
+      error: { kind: "corrupt", seq: 2, message: /it says that it is event 3 of run a/ }
+    },
+    {
+      name: "an event of another run",
+      damage: (sql: SqlClient.SqlClient) =>
+        sql`UPDATE checkrein_events SET body = ${bodyOf(event("b", 2))} WHERE seq = 2`,
+      error: { kind: "corrupt", seq: 2, message: /it says that it is event 2 of run b/ }
+    }
+  ]
+  for (const { damage, error, name } of damaged) {
+    test(name, (store, sql) =>
+      Effect.gen(function* () {
+        yield* store.append(append("a", 0, 5))
+        yield* damage(sql)
+        const failure = yield* Effect.flip(store.read("a"))
+        expect(failure).toMatchObject({ _tag: "RunStoreError", runId: "a", kind: error.kind, seq: error.seq })
+        expect(failure.message).toMatch(error.message)
+        const watched = yield* Effect.flip(Stream.runDrain(store.watch("a", 1)))
+        expect(watched).toMatchObject({ _tag: "RunStoreError", kind: error.kind })
+      })
+    )
+  }
+
+  test("reading from after the damage still works", (store, sql) =>
+    Effect.gen(function* () {
+      yield* store.append(append("a", 0, 5))
+      yield* sql`DELETE FROM checkrein_events WHERE seq = 2`
+      expect(yield* store.read("a", 3)).toEqual(eventsFrom("a", 3, 2))
+    }))
+
+  test("a summary or a command that cannot be read", (store, sql) =>
+    Effect.gen(function* () {
+      yield* store.append(append("a", 0))
+      yield* store.send("a", { type: "cancel", reason: "stop" })
+      yield* sql`UPDATE checkrein_runs SET summary = '{}'`
+      yield* sql`UPDATE checkrein_commands SET body = '{"type":"dance"}'`
+      for (const effect of [store.summary("a"), store.list(), store.inbox("a", 0)]) {
+        expect(yield* Effect.flip<unknown, unknown, never>(effect)).toMatchObject({
+          kind: "corrupt",
+          runId: "a"
+        })
+      }
+    }))
+})
+
+describe("a database that cannot take more", () => {
+  test("a full disk takes nothing of the append that failed, and all of it later", (store, sql) =>
+    Effect.gen(function* () {
+      yield* store.append(append("a", 0, 2))
+      yield* store.send("a", { type: "cancel", reason: "before" })
+      const [pages] = yield* sql<{ page_count: number }>`PRAGMA page_count`
+      const [most] = yield* sql<{ max_page_count: number }>`PRAGMA max_page_count`
+      yield* sql.unsafe(`PRAGMA max_page_count = ${(pages?.page_count ?? 0) + 2}`)
+      const large = {
+        ...append("a", 2),
+        events: [event("a", 2, "small"), event("a", 3, "x".repeat(100_000))]
+      }
+      for (const durability of ["process", "power"] as const) {
+        const failure = yield* Effect.flip(store.append({ ...large, durability }))
+        expect(failure).toMatchObject({ _tag: "RunStoreError", runId: "a", kind: "full" })
+        expect(failure.message).toMatch(/no space left; free some, then resume/)
+      }
+      const command = { type: "cancel", reason: "x".repeat(100_000) } as const
+      expect(yield* Effect.flip(store.send("a", command))).toMatchObject({ kind: "full" })
+      expect(yield* store.read("a")).toEqual(eventsFrom("a", 0, 2))
+      expect(yield* store.summary("a")).toEqual(summary("a", 2))
+      yield* sql.unsafe(`PRAGMA max_page_count = ${most?.max_page_count}`)
+      yield* store.append({ ...large, summary: summary("a", 4) })
+      expect(yield* store.read("a", 2)).toEqual(large.events)
+      expect(yield* store.send("a", command)).toBe(2)
+    }))
+
+  test("a database that has become read-only", (store, sql) =>
+    Effect.gen(function* () {
+      yield* store.append(append("a", 0))
+      yield* sql`PRAGMA query_only = ON`
+      const failure = yield* Effect.flip(store.append(append("a", 1)))
+      expect(failure).toMatchObject({ _tag: "RunStoreError", runId: "a", kind: "read_only" })
+      expect(failure.message).toMatch(/cannot be written; give this process permission/)
+      expect(yield* store.read("a")).toEqual(eventsFrom("a", 0, 1))
+      yield* sql`PRAGMA query_only = OFF`
+      yield* store.append(append("a", 1))
+    }))
+
+  test("a table that is gone", (store, sql) =>
+    Effect.gen(function* () {
+      yield* store.append(append("a", 0))
+      yield* sql`DROP TABLE checkrein_events`
+      const failure = yield* Effect.flip(store.append(append("a", 1)))
+      expect(failure).toMatchObject({
+        kind: "unavailable",
+        problem: expect.stringMatching(/checkrein_events/)
+      })
+      expect((yield* store.summary("a")).seq).toBe(1)
+    }))
+})
+
+describe("a commit that fails", () => {
+  test("leaves nothing behind, and no transaction open", (_, sql) =>
+    Effect.gen(function* () {
+      let failing = true
+      const broken = new SqlError.SqlError({
+        reason: new SqlError.UnknownError({ message: "disk I/O error", cause: new Error("disk I/O error") })
+      })
+      const reserve = Effect.map(sql.reserve, (connection) => ({
+        ...connection,
+        execute: (...args: Parameters<typeof connection.execute>) =>
+          args[0] === "COMMIT" && failing ? Effect.fail(broken) : connection.execute(...args)
+      }))
+      const store = yield* SqlRunStore.make.pipe(
+        Effect.provideService(SqlClient.SqlClient, Object.assign(sql, { reserve }))
+      )
+      for (const durability of ["process", "power"] as const) {
+        const failure = yield* Effect.flip(store.append(append("a", 0, 2, {}, durability)))
+        expect(failure).toMatchObject({ kind: "unavailable", problem: "disk I/O error" })
+      }
+      failing = false
+      expect(yield* store.list()).toEqual([])
+      yield* store.append(append("a", 0))
+      expect(yield* store.read("a")).toEqual(eventsFrom("a", 0, 1))
+    }).pipe(Effect.scoped))
+})
+
+describe("a caller's transaction", () => {
+  test("is refused by whatever writes, and by nothing else", (store, sql) =>
+    Effect.gen(function* () {
+      yield* store.append(append("a", 0))
+      yield* sql`CREATE TABLE own (id INTEGER)`
+      const inside = yield* sql.withTransaction(
+        Effect.gen(function* () {
+          yield* sql`INSERT INTO own VALUES (1)`
+          const failures = [
+            yield* Effect.flip(store.append(append("a", 1))),
+            yield* Effect.flip(store.append(append("b", 0))),
+            yield* Effect.flip(store.send("a", { type: "cancel", reason: "" })),
+            yield* Effect.flip(sql.withTransaction(store.append(append("a", 1))))
+          ]
+          expect(yield* store.read("a")).toEqual(eventsFrom("a", 0, 1))
+          return failures
+        })
+      )
+      for (const failure of inside) expect(failure).toMatchObject({ kind: "inside_transaction" })
+      expect(inside[0]?.message).toMatch(/inside an open transaction.*run agents outside of transactions/)
+      // Only the refused writes are missing; what the caller wrote is committed.
+      expect(yield* sql`SELECT id FROM own`).toHaveLength(1)
+      expect((yield* store.list()).map((run) => run.runId)).toEqual(["a"])
+    }))
+
+  test("that was begun by hand is refused too", (store, sql) =>
+    Effect.gen(function* () {
+      yield* sql`BEGIN`
+      expect(yield* Effect.flip(store.append(append("a", 0)))).toMatchObject({ kind: "inside_transaction" })
+      yield* sql`ROLLBACK`
+      yield* store.append(append("a", 0))
+    }))
+
+  test("of another fiber only makes the append wait", (store, sql) =>
+    Effect.gen(function* () {
+      yield* store.append(append("a", 0))
+      const order: Array<string> = []
+      const other = yield* Effect.forkChild(
+        sql.withTransaction(
+          Effect.gen(function* () {
+            yield* sql`SELECT 1`
+            for (let i = 0; i < 20; i++) yield* Effect.yieldNow
+            order.push("transaction")
+          })
+        )
+      )
+      yield* Effect.yieldNow
+      yield* store.append(append("a", 1))
+      order.push("append")
+      yield* Fiber.join(other)
+      expect(order).toEqual(["transaction", "append"])
+    }))
+})
+
+describe("what an append has to survive", () => {
+  /** The levels of `PRAGMA synchronous` at each commit of the store, and after it. */
+  const observe = (options: Omit<NodeSqlite.Options, "filename">) =>
+    Effect.gen(function* () {
+      const sql = yield* SqlClient.SqlClient
+      const levels: Array<number> = []
+      const reserve = Effect.map(sql.reserve, (connection) => ({
+        ...connection,
+        execute: (...args: Parameters<typeof connection.execute>) =>
+          args[0] === "COMMIT"
+            ? connection.executeUnprepared("PRAGMA synchronous", [], undefined).pipe(
+                Effect.tap(([row]) => Effect.sync(() => levels.push(row.synchronous))),
+                Effect.andThen(connection.execute(...args))
+              )
+            : connection.execute(...args)
+      }))
+      const store = yield* SqlRunStore.make.pipe(
+        Effect.provideService(SqlClient.SqlClient, Object.assign(sql, { reserve }))
+      )
+      const now = Effect.map(sql<{ synchronous: number }>`PRAGMA synchronous`, ([row]) => row?.synchronous)
+      yield* store.append(append("a", 0, 1, {}, "process"))
+      yield* store.append(append("a", 1, 1, {}, "power"))
+      yield* store.append(append("a", 2, 1, {}, "power"))
+      yield* store.append(append("a", 3, 1, {}, "process"))
+      const afterAppend = yield* now
+      yield* Effect.flip(store.append(append("a", 0, 1, {}, "power")))
+      yield* Effect.flip(store.append(append("a", 0, 1, {}, "process")))
+      yield* store.send("a", { type: "cancel", reason: "" })
+      return { levels, base: [afterAppend, yield* now] }
+    }).pipe(
+      Effect.provide(inFolder((path) => NodeSqlite.layer({ ...options, filename: join(path, "a.db") }))),
+      Effect.scoped
+    )
+  const normal = 1
+  const full = 2
+  const levels = [normal, full, full, normal, full, normal, full]
+
+  it.effect("is written at its own level through a client that waits for the disk", () =>
+    Effect.gen(function* () {
+      expect(yield* observe({})).toEqual({ levels, base: [full, full] })
+    })
+  )
+
+  it.effect("is written at its own level through a client that does not", () =>
+    Effect.gen(function* () {
+      expect(yield* observe({ synchronous: "normal" })).toEqual({ levels, base: [normal, normal] })
+    })
+  )
+
+  test("a failed append puts the level back", (store, sql) =>
+    Effect.gen(function* () {
+      yield* sql`PRAGMA query_only = ON`
+      yield* Effect.flip(store.append(append("a", 0, 1, {}, "process")))
+      expect(yield* sql`PRAGMA synchronous`).toEqual([{ synchronous: full }])
+    }))
+})
+
+describe("the tables", () => {
+  it.effect("are made once, and open again with what they had", () =>
+    Effect.gen(function* () {
+      const filename = join(yield* folder, "deep/er/runs.db")
+      const writing = RunStore.use((store) =>
+        Effect.andThen(store.append(append("a", 0, 3)), store.send("a", { type: "cancel", reason: "stop" }))
+      )
+      yield* Effect.provide(writing, NodeSqlite.runStore(filename))
+      yield* Effect.gen(function* () {
+        const store = yield* RunStore
+        expect(yield* store.read("a")).toEqual(eventsFrom("a", 0, 3))
+        expect(yield* store.inbox("a", 0)).toHaveLength(1)
+        yield* store.append(append("a", 3))
+      }).pipe(Effect.provide(NodeSqlite.runStore(filename)))
+    })
+  )
+
+  it.effect("made by a newer build are refused", () =>
+    Effect.gen(function* () {
+      const client = NodeSqlite.layer({ filename: join(yield* folder, "runs.db") })
+      const newer = SqlClient.SqlClient.use(
+        (sql) => sql`INSERT INTO checkrein_migrations (migration_id, name) VALUES (99, 'future')`
+      )
+      yield* Effect.provide(newer, Layer.provideMerge(SqlRunStore.layer, client))
+      const failure = yield* Effect.flip(
+        Effect.provide(RunStore.use(Effect.succeed), Layer.provide(SqlRunStore.layer, client))
+      )
+      expect(failure).toMatchObject({ _tag: "RunStoreError", kind: "newer_version" })
+    })
+  )
+
+  it.effect("have a page at hand however many runs there are", () =>
+    Effect.gen(function* () {
+      const sql = yield* SqlClient.SqlClient
+      const where = {
+        status: "status = ''",
+        agent: "agent = ''",
+        both: "status = '' AND agent = ''",
+        all: "1 = 1"
+      }
+      for (const condition of Object.values(where)) {
+        const plan = yield* sql.unsafe<{ detail: string }>(
+          `EXPLAIN QUERY PLAN SELECT run_id, summary FROM checkrein_runs WHERE ${condition}
+           AND (started_at, run_id) < ('', '') ORDER BY started_at DESC, run_id DESC LIMIT 50`
+        )
+        expect(plan.map((step) => step.detail).join("; ")).toMatch(
+          /^SEARCH checkrein_runs USING INDEX \w+ \([^;]*$/
+        )
+      }
+    }).pipe(Effect.provide(Stored))
+  )
+})
