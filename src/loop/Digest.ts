@@ -1,11 +1,11 @@
 /**
  * Digests of arguments and results. They decide what was approved and what was executed, so they are cryptographic.
  */
-import { createHash } from "node:crypto"
+import { hash } from "node:crypto"
 import type * as Schema from "effect/Schema"
 
-/** SHA-256 of a text, as 32 hexadecimal digits. */
-export const ofText = (text: string): string => createHash("sha256").update(text).digest("hex").slice(0, 32)
+/** The first 132 bits of the SHA-256 of a text, in base64url. */
+export const ofText = (text: string): string => hash("sha256", text, "base64url").slice(0, 22)
 
 /** JSON with the keys of every object in order, so that equal values have equal text. */
 export const canonical = (value: Schema.Json): string => {

@@ -230,9 +230,8 @@ const somethingArrived = Effect.fnUntraced(function* (job: Job, journal: Journal
 
 const stop = Effect.fnUntraced(function* (journal: Journal, ending: Ending) {
   if (ending.reason === "submitted") {
-    const call = journal.state().pending.find((pending) => pending.kind === "submit")
-    if (call !== undefined) {
-      const { callId, tool } = call
+    for (const { callId, kind, tool } of journal.state().pending) {
+      if (kind !== "submit") continue
       const content = Words.submitted
       journal.stage({ type: "tool_result", callId, tool, content, ok: true, ms: 0, disposition: "executed" })
     }
@@ -273,6 +272,10 @@ const interpret = Effect.fnUntraced(function* (job: Job, journal: Journal, desk:
       case "BeginHandoff":
         yield* journal.commit({ type: "handoff", exhausted: step.exhausted })
         break
+      case "AwaitCalls":
+        return yield* Effect.die(
+          new Error(`calls of run ${journal.runId} are running, and nobody waits for them`)
+        )
       case "Stop":
         if (yield* somethingArrived(job, journal, step.ending)) break
         ending = step.ending
@@ -300,7 +303,7 @@ const cancelled = Effect.fnUntraced(function* (journal: Journal) {
  * with its reason before it goes on; a defect becomes the ending `failed`. Only the store can fail.
  */
 export const drive = Effect.fnUntraced(function* (job: Job, journal: Journal) {
-  const desk = ToolCall.desk()
+  const desk = ToolCall.desk(job, journal.state())
   const cut = () => {
     for (const call of journal.state().pending) {
       if (call.status === "running") journal.stage(ToolCall.cutOff(journal, desk, call))

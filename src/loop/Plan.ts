@@ -88,23 +88,22 @@ export const plan = Effect.fnUntraced(function* (job: Job, calls: ReadonlyArray<
     if (job.contract !== undefined && call.name === Words.submitTool && !submitted) {
       if ((yield* job.contract.check(call.params)) === undefined) {
         submitted = true
-        planned.push({ ...base, kind: "submit", purpose: "handoff", effect: "read", approval: "none" })
+        planned.push({ ...base, kind: "submit", purpose: "handoff", effect: "read" })
         continue
       }
     }
     if (job.contract !== undefined && call.name === Words.inputTool && isQuestion(call.params)) {
-      planned.push({ ...base, kind: "input", purpose: "handoff", effect: "read", approval: "none" })
+      planned.push({ ...base, kind: "input", purpose: "handoff", effect: "read" })
       continue
     }
+    const asks = tool?.needsApproval !== undefined && tool.needsApproval !== false
+    const reconciles = tool !== undefined && Context.get(tool.annotations, Reconcile) !== undefined
     planned.push({
       ...base,
-      kind: "tool",
-      purpose: purposeOf(tool),
       effect: effectOf(tool),
-      approval: tool?.needsApproval === undefined || tool.needsApproval === false ? "none" : "ask",
-      ...(tool !== undefined && Context.get(tool.annotations, Reconcile) !== undefined
-        ? { reconcile: true as const }
-        : undefined)
+      ...(purposeOf(tool) === "handoff" ? { purpose: "handoff" as const } : undefined),
+      ...(asks ? { approval: "ask" as const } : undefined),
+      ...(reconciles ? { reconcile: true as const } : undefined)
     })
   }
   return planned

@@ -83,9 +83,8 @@ const said = (
   state: RunState.RunState,
   message: string | undefined
 ): { messages: Array<Message>; answer?: Body } => {
-  const lastWord = state.messages.at(-1)
   if (message === undefined) {
-    const handedOff = state.pending.length === 0 && lastWord?.role === "assistant"
+    const handedOff = state.pending.length === 0 && state.phase === "handoff" && state.answered
     return { messages: handedOff ? [{ role: "user", content: Words.goOn }] : [] }
   }
   const question = RunExit.questionOf(state)

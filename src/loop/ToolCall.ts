@@ -16,6 +16,7 @@ import * as Schema from "effect/Schema"
 import * as Stream from "effect/Stream"
 import * as Spans from "../observe/Spans.ts"
 import * as Limits from "../run/Limits.ts"
+import { callsOf } from "../run/Message.ts"
 import type { Ending } from "../run/NextStep.ts"
 import type { Body, Suspension } from "../run/RunEvent.ts"
 import type { PendingCall } from "../run/RunState.ts"
@@ -31,7 +32,7 @@ import * as Plan from "./Plan.ts"
 import { toJson } from "./Transcript.ts"
 import * as Words from "./Words.ts"
 
-/** What one driver keeps beside the state for its tool calls; gone when the run is resumed. */
+/** What one driver keeps beside the state for its tool calls. */
 export interface Desk {
   /** Results that may be reused, by tool and digest of the arguments. */
   readonly reusable: Map<string, string>
@@ -41,8 +42,27 @@ export interface Desk {
   readonly startedMs: Map<string, number>
 }
 
-/** A driver's desk, empty. */
-export const desk = (): Desk => ({ reusable: new Map(), childCostUsd: new Map(), startedMs: new Map() })
+/**
+ * The desk of a driver that begins here. It is empty, except that `dedupe: "all"` never forgets: then it has what the
+ * drivers before it have left in the transcript.
+ */
+export const desk = (job: Job, { messages }: Pick<RunState.RunState, "messages">): Desk => {
+  const reusable = new Map<string, string>()
+  if (job.policy.dedupe === "all") {
+    const keys = new Map<string, string>()
+    for (const message of messages) {
+      if (message.role === "assistant") {
+        for (const { id, name, params } of callsOf(message)) {
+          keys.set(id, reuseKey({ tool: name, argsDigest: Digest.ofArgs(params) }))
+        }
+      } else if (message.role === "tool" && message.ok) {
+        const key = keys.get(message.callId)
+        if (key !== undefined) reusable.set(key, message.content)
+      }
+    }
+  }
+  return { reusable, childCostUsd: new Map(), startedMs: new Map() }
+}
 
 /** What one execution brought. */
 type Handled =
@@ -327,7 +347,7 @@ export const startOf = (
   purpose: call.purpose
 })
 
-const reuseKey = (call: PendingCall): string => `${call.tool} ${call.argsDigest}`
+const reuseKey = (call: Pick<PendingCall, "tool" | "argsDigest">): string => `${call.tool} ${call.argsDigest}`
 
 /**
  * The answer to a call that needs no execution: its tool does not exist, its arguments cannot be read, or its result is

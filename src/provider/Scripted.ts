@@ -32,6 +32,7 @@ import * as Playback from "./Playback.ts"
 import * as ProviderError from "./ProviderError.ts"
 import * as RequestParams from "./RequestParams.ts"
 import * as Script from "./Script.ts"
+import * as Tokens from "./Tokens.ts"
 import * as Wire from "./Wire.ts"
 
 export * from "./Script.ts"
@@ -78,7 +79,9 @@ export const layer = (
       `the stream broke after ${events} events`
     )
 
-  const service = Effect.suspend(() => {
+  const service = Effect.gen(function* () {
+    // Loaded before the first request: under a test clock, real time must not pass in the middle of a run.
+    if (options.usage === undefined || options.usage === "counted") yield* Tokens.tokenizer
     const player = Playback.make(script, options)
     const play = (request: LanguageModel.ProviderOptions) =>
       Effect.flatMap(RequestParams.RequestParams, (params) =>
@@ -91,7 +94,7 @@ export const layer = (
         })
       )
 
-    return LanguageModel.make({
+    return yield* LanguageModel.make({
       generateText: (request) =>
         Effect.flatMap(
           play(request),

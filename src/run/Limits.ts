@@ -5,8 +5,10 @@
  * The rule is pure: it looks at what was used and says whether the next thing may begin.
  */
 import * as Duration from "effect/Duration"
+import * as Option from "effect/Option"
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
+import * as Money from "./Money.ts"
 
 /** What a tool call or a model call is for. Only handoff work may use a reserve. */
 export const Purpose = Schema.Literals(["investigate", "handoff"])
@@ -75,19 +77,20 @@ const amountsOf = (input: AmountsInput, where: string): Result.Result<Amounts, I
   const out: { -readonly [K in keyof Amounts]: Amounts[K] } = {}
   for (const name of ["turns", "tokens", "toolCalls", "usd"] as const) {
     const value = input[name]
-    if (value === undefined || value === Number.POSITIVE_INFINITY) continue
-    if (!Number.isFinite(value) || value < 0 || (name !== "usd" && !Number.isInteger(value))) {
+    if (value === undefined || (value === Number.POSITIVE_INFINITY && where === "")) continue
+    if (!Number.isFinite(value) || value < 0 || (name !== "usd" && !Number.isSafeInteger(value))) {
       const kind = name === "usd" ? "a number of USD" : "a whole number"
       return Result.fail(
         new InvalidLimits({ problem: `${where}${name} is ${value}, and must be ${kind} of at least 0` })
       )
     }
-    out[name] = value
+    // Without the sign of a negative zero, which JSON has no word for.
+    out[name] = value + 0
   }
   if (input.time !== undefined) {
-    const duration = Duration.fromInput(input.time)
-    const ms = duration._tag === "Some" ? Duration.toMillis(duration.value) : Number.NaN
-    if (Number.isNaN(ms) || ms < 0) {
+    const duration = Number.isNaN(input.time) ? Option.none() : Duration.fromInput(input.time)
+    const ms = Option.isSome(duration) ? Duration.toMillis(duration.value) : Number.NaN
+    if (Number.isNaN(ms) || ms < 0 || (ms === Number.POSITIVE_INFINITY && where !== "")) {
       return Result.fail(
         new InvalidLimits({ problem: `${where}time is ${String(input.time)}, and must be a duration` })
       )
@@ -118,12 +121,15 @@ export const fromInput = (input: LimitsInput = {}): Result.Result<Limits, Invali
     return { ...limits, reserve }
   })
 
+const named = (input: AmountsInput): AmountsInput =>
+  Object.fromEntries(Object.entries(input).filter(([, value]) => value !== undefined))
+
 /** `over` on top of `under`: each limit that `over` names replaces the one below it. */
 export const override = (under: LimitsInput, over: LimitsInput): LimitsInput => ({
   ...under,
-  ...over,
+  ...named(over),
   ...(under.reserve !== undefined || over.reserve !== undefined
-    ? { reserve: { ...under.reserve, ...over.reserve } }
+    ? { reserve: { ...under.reserve, ...named(over.reserve ?? {}) } }
     : undefined)
 })
 
@@ -172,7 +178,9 @@ const reached = (
     const limit = limits[name]
     if (limit === undefined || !counts(resource)) continue
     const kept = purpose === "investigate" ? (limits.reserve?.[name] ?? 0) : 0
-    if (used[name] >= limit - kept) return { resource, used: used[name], limit }
+    // In whole nano-dollars: 0.8 - 0.1 is not 0.7 in floating point.
+    const room = name === "usd" ? Money.subtract(limit, kept) : limit - kept
+    if (used[name] >= room) return { resource, used: used[name], limit }
   }
   return undefined
 }
@@ -190,6 +198,12 @@ export const exhausted = (limits: Limits, used: Used, purpose: Purpose): Exhaust
     (resource) => resource !== "tool_calls" || limits.reserve?.toolCalls !== undefined
   )
 
+/** The same limit with what has been used of it by now; `undefined` stays what it is. */
+export const refresh = (exhausted: Exhausted | undefined, used: Used): Exhausted | undefined => {
+  const name = rows.find(([resource]) => resource === exhausted?.resource)?.[1]
+  return exhausted === undefined || name === undefined ? undefined : { ...exhausted, used: used[name] }
+}
+
 /** A claim that was refused, and the resource that was short. */
 export class ClaimRefused extends Schema.TaggedError<ClaimRefused>()("ClaimRefused", {
   exhausted: Exhausted,
@@ -201,9 +215,21 @@ export class ClaimRefused extends Schema.TaggedError<ClaimRefused>()("ClaimRefus
   }
 }
 
+/** A claim that makes no sense: a count or a reading that cannot be, or a purpose that does not exist. */
+export class InvalidClaim extends Schema.TaggedError<InvalidClaim>()("InvalidClaim", {
+  problem: Schema.String
+}) {
+  override get message(): string {
+    return `this claim cannot be judged: ${this.problem}`
+  }
+}
+
+const isPurpose = Schema.is(Purpose)
+
 /**
  * Claims one tool call: what the count of tool calls becomes, or why it may not begin. Only tool calls and time are
- * looked at, for these are what a tool call uses.
+ * looked at, for these are what a tool call uses. Fails with `InvalidClaim` for a count that is no whole number of at
+ * least 0, a reading that is not finite, or an unknown purpose.
  *
  * @example
  * ```ts
@@ -218,7 +244,15 @@ export const claim = (
   limits: Limits,
   used: Pick<Used, "toolCalls" | "timeMs">,
   purpose: Purpose
-): Result.Result<number, ClaimRefused> => {
+): Result.Result<number, ClaimRefused | InvalidClaim> => {
+  const { timeMs, toolCalls } = used
+  if (!Number.isSafeInteger(toolCalls) || toolCalls < 0) {
+    return Result.fail(new InvalidClaim({ problem: `${toolCalls} tool calls cannot have been used` }))
+  }
+  if (!Number.isFinite(timeMs))
+    return Result.fail(new InvalidClaim({ problem: `${timeMs} ms cannot have passed` }))
+  if (!isPurpose(purpose))
+    return Result.fail(new InvalidClaim({ problem: `there is no purpose ${String(purpose)}` }))
   const all = { turns: 0, usd: 0, tokens: 0, ...used }
   const short = reached(limits, all, purpose, (resource) => resource === "tool_calls" || resource === "time")
   return short === undefined

@@ -45,6 +45,7 @@ export type Step =
   | { readonly _tag: "CheckApprovals"; readonly calls: ReadonlyArray<PendingCall> }
   | { readonly _tag: "Reconcile"; readonly calls: ReadonlyArray<PendingCall> }
   | { readonly _tag: "BeginHandoff"; readonly exhausted: Limits.Exhausted }
+  | { readonly _tag: "AwaitCalls"; readonly calls: ReadonlyArray<PendingCall> }
   | { readonly _tag: "Stop"; readonly ending: Ending }
 
 const stop = (ending: Ending): Step => ({ _tag: "Stop", ending })
@@ -85,7 +86,12 @@ const runnable = (pending: ReadonlyArray<PendingCall>): ReadonlyArray<PendingCal
 }
 
 /** Claims a tool call for each, in order; what gets none is answered in words, or ends the run if it was told before. */
-const claimed = (state: RunState, calls: ReadonlyArray<PendingCall>, elapsedMs: number): Step => {
+const claimed = (
+  state: RunState,
+  calls: ReadonlyArray<PendingCall>,
+  elapsedMs: number,
+  settling: boolean
+): Step => {
   const used = State.used(state, elapsedMs)
   const granted: Array<PendingCall> = []
   const answers: Array<{ call: PendingCall; refusal: Refusal }> = []
@@ -99,8 +105,10 @@ const claimed = (state: RunState, calls: ReadonlyArray<PendingCall>, elapsedMs: 
       granted.push(call)
       continue
     }
+    if (claim.failure._tag === "InvalidClaim") throw claim.failure
     const { exhausted } = claim.failure
-    if (state.refusedInTurn !== undefined && state.refusedInTurn < call.turn) return stop(outOf(exhausted))
+    const told = state.refusedInTurn !== undefined && state.refusedInTurn < call.turn
+    if (told && !settling) return stop(outOf(exhausted))
     answers.push({ call, refusal: { _tag: "NoBudget", exhausted } })
   }
   return granted.length > 0 ? { _tag: "ExecuteCalls", calls: granted } : { _tag: "AnswerCalls", answers }
@@ -110,7 +118,7 @@ const claimed = (state: RunState, calls: ReadonlyArray<PendingCall>, elapsedMs: 
 const limited = (state: RunState, elapsedMs: number): Step | undefined => {
   const used = State.used(state, elapsedMs)
   const hard = Limits.exhausted(state.limits, used, "handoff")
-  if (hard !== undefined) return stop(outOf(state.exhausted ?? hard))
+  if (hard !== undefined) return stop(outOf(Limits.refresh(state.exhausted, used) ?? hard))
   if (state.phase === "handoff") return undefined
   const soft = Limits.exhausted(state.limits, used, "investigate")
   return soft === undefined ? undefined : { _tag: "BeginHandoff", exhausted: soft }
@@ -137,11 +145,11 @@ export const nextStep = (state: RunState, rules: Rules, elapsedMs: number): Step
 
   if (pending.length === 0 && state.answered) {
     return state.phase === "handoff" && state.exhausted !== undefined
-      ? stop(outOf(state.exhausted))
+      ? stop(outOf(Limits.refresh(state.exhausted, State.used(state, elapsedMs)) ?? state.exhausted))
       : stop({ status: "completed", reason: "answered", detail: "the model answered" })
   }
-  const submission = pending.find((call) => call.kind === "submit")
-  if (submission !== undefined && pending.length === 1) {
+  const settling = pending.some((call) => call.kind !== "tool")
+  if (settling && pending.every((call) => call.kind === "submit")) {
     return stop({ status: "completed", reason: "submitted", detail: "the model submitted a valid result" })
   }
 
@@ -152,7 +160,7 @@ export const nextStep = (state: RunState, rules: Rules, elapsedMs: number): Step
     return interrupted("unknown_outcome", `nobody can tell whether ${list(unknown)} happened`)
   }
 
-  if (submission === undefined) {
+  if (!settling) {
     const step = limited(state, elapsedMs)
     if (step !== undefined) return step
     for (const condition of rules.stopWhen) {
@@ -180,7 +188,11 @@ export const nextStep = (state: RunState, rules: Rules, elapsedMs: number): Step
   const unasked = pending.filter((call) => call.approval === "ask")
   if (unasked.length > 0) return { _tag: "CheckApprovals", calls: unasked }
   const ready = runnable(pending)
-  if (ready.length > 0) return claimed(state, ready, elapsedMs)
+  if (ready.length > 0) return claimed(state, ready, elapsedMs, settling)
+
+  // Only for whoever looks at a run that somebody drives: its driver asks again when they have ended.
+  const running = pending.filter((call) => call.status === "running")
+  if (running.length > 0) return { _tag: "AwaitCalls", calls: running }
 
   const waiting = waitingForPeople(state)
   if (waiting !== undefined) return waiting

@@ -64,15 +64,16 @@ export type Disposition = typeof Disposition.Type
 
 /**
  * What the driver worked out about a call of a turn. Its arguments are in the turn's message. `kind` tells the
- * harness's own tools apart; `approval` is `ask` while the tool's own function has to be asked.
+ * harness's own tools from the agent's (`tool`, if absent); `approval` is `ask` while the tool has to be asked whether a
+ * person must be (`none`, if absent); an absent `purpose` is `investigate`.
  */
 export const PlannedCall = Schema.Struct({
   callId: Schema.String,
   argsDigest: Schema.String,
-  kind: Schema.Literals(["tool", "submit", "input"]),
-  purpose: Purpose,
+  kind: Schema.optionalKey(Schema.Literals(["tool", "submit", "input"])),
+  purpose: Schema.optionalKey(Purpose),
   effect: CallEffect,
-  approval: Schema.Literals(["none", "ask", "required"]),
+  approval: Schema.optionalKey(Schema.Literals(["none", "ask", "required"])),
   reconcile: Schema.optionalKey(Schema.Literal(true))
 })
 export type PlannedCall = typeof PlannedCall.Type
@@ -327,16 +328,23 @@ export class UnreadableEvent extends Schema.TaggedError<UnreadableEvent>()("Unre
   }
 }
 
-const decodeJson = Schema.decodeUnknownResult(Schema.fromJsonString(Schema.Unknown))
 const decodeEvent = Schema.decodeUnknownResult(RunEvent)
-const decodeVersion = Schema.decodeUnknownResult(Schema.Struct({ v: Schema.Int }))
 
-/** An event as it is stored: one line of JSON. */
-export const encode = (event: RunEvent): string => JSON.stringify(event)
+const parse = (text: string): Record<string, unknown> | undefined => {
+  try {
+    const json: unknown = JSON.parse(text)
+    return typeof json === "object" && json !== null ? { ...json } : undefined
+  } catch {
+    return undefined
+  }
+}
+
+/** An event as it is stored: one line of JSON, without the id of its run, which the store keeps beside it. */
+export const encode = ({ runId: _, ...event }: RunEvent): string => JSON.stringify(event)
 
 /**
- * Reads what `encode` wrote. The run and the number under which the text was stored must be the event's own: a
- * journal whose rows were swapped is corrupt.
+ * Reads what `encode` wrote. The number under which the text was stored must be the event's own: a journal whose rows
+ * were swapped is corrupt.
  */
 export const decode = (
   runId: string,
@@ -345,24 +353,21 @@ export const decode = (
 ): Result.Result<RunEvent, UnreadableEvent> => {
   const unreadable = (kind: UnreadableEvent["kind"], problem: string) =>
     Result.fail(new UnreadableEvent({ runId, seq, kind, problem }))
-  const json = decodeJson(text)
-  if (Result.isFailure(json)) return unreadable("corrupt", "it is not JSON")
-  const versioned = decodeVersion(json.success)
-  if (Result.isFailure(versioned)) return unreadable("corrupt", "it has no version")
-  if (versioned.success.v > version) {
-    const { v } = versioned.success
+  const json = parse(text)
+  if (json === undefined) return unreadable("corrupt", "it is not JSON")
+  if (typeof json.v !== "number" || !Number.isInteger(json.v))
+    return unreadable("corrupt", "it has no version")
+  if (json.v > version) {
     return unreadable(
       "newer_version",
-      `it has version ${v}, and this build reads up to ${version}; upgrade checkrein`
+      `it has version ${json.v}, and this build reads up to ${version}; upgrade checkrein`
     )
   }
-  const event = decodeEvent(json.success)
+  if (json.runId !== undefined && json.runId !== runId) {
+    return unreadable("corrupt", `it says that it is of run ${String(json.runId)}`)
+  }
+  const event = decodeEvent({ ...json, runId })
   if (Result.isFailure(event)) return unreadable("corrupt", event.failure.message)
-  if (event.success.runId !== runId || event.success.seq !== seq) {
-    return unreadable(
-      "corrupt",
-      `it says that it is event ${event.success.seq} of run ${event.success.runId}`
-    )
-  }
+  if (event.success.seq !== seq) return unreadable("corrupt", `it says that it is event ${event.success.seq}`)
   return Result.succeed(event.success)
 }

@@ -20,6 +20,8 @@ import { Estimate, Parent, PlannedCall, Reason, type RunEvent, RunStatus, Suspen
  */
 export const PendingCall = Schema.Struct({
   ...PlannedCall.fields,
+  kind: Schema.Literals(["tool", "submit", "input"]),
+  purpose: Purpose,
   approval: Schema.Literals(["none", "ask", "required", "approved", "rejected"]),
   turn: Schema.Natural,
   tool: Schema.String,
@@ -308,6 +310,8 @@ export const apply = (draft: Draft, event: RunEvent): void => {
       delete draft.exhausted
       delete draft.refusedInTurn
       delete draft.handoffTold
+      // The answer in a handoff was its summary; any other was the answer, even if its driver died before it said so.
+      if (draft.phase === "handoff" || event.messages.length > 0) draft.answered = false
       draft.phase = "investigate"
       draft.pending = draft.pending.map((call) => {
         const free = without(letGo(call), "reconciled")
@@ -315,7 +319,6 @@ export const apply = (draft: Draft, event: RunEvent): void => {
       })
       draft.repetition = { epoch: 0, seen: {} }
       draft.inbox = Math.max(draft.inbox, event.inbox)
-      draft.answered = false
       say(draft, event.messages)
       return
     }
@@ -341,14 +344,20 @@ export const apply = (draft: Draft, event: RunEvent): void => {
       for (const [index, planned] of event.calls.entries()) {
         const part = parts[index]
         if (part === undefined) continue
-        const call = {
-          turn: event.turn,
-          tool: part.name,
-          args: part.params,
+        const { approval = "none", kind = "tool", purpose = "investigate" } = planned
+        const { name: tool, params: args } = part
+        const { turn } = event
+        draft.pending.push({
+          ...planned,
+          approval,
+          kind,
+          purpose,
+          turn,
+          tool,
+          args,
           status: "waiting",
           attempts: 0
-        } as const
-        draft.pending.push({ ...planned, ...call })
+        })
       }
       if (event.answers && draft.phase === "handoff") draft.summary = textOf(event.message)
       else if (event.answers) draft.result = textOf(event.message)
@@ -369,7 +378,7 @@ export const apply = (draft: Draft, event: RunEvent): void => {
       if (call === undefined) return
       chargeChild(draft, event.callId, event.childCostUsd)
       if (event.disposition === "cancelled") {
-        replace(draft, event.callId, (pending) => ({ ...pending, status: "waiting" }))
+        replace(draft, event.callId, letGo)
         return
       }
       if (event.disposition === "unknown") {
@@ -389,6 +398,9 @@ export const apply = (draft: Draft, event: RunEvent): void => {
     case "approval_resolved": {
       draft.inbox = Math.max(draft.inbox, event.command ?? 0)
       replace(draft, event.callId, (call) => {
+        // What was looked at is what is decided about, and once: an approval of other arguments is none.
+        if (event.args === undefined && event.argsDigest !== call.argsDigest) return call
+        if (call.approval === "approved" || call.approval === "rejected") return call
         if (event.decision === "not_required") return { ...call, approval: "none" }
         if (event.decision === "rejected") {
           return {

@@ -76,21 +76,21 @@ const textOf = (statement: Statement.Statement<unknown>): string => statement.co
 const appending = (sql: SqlClient.SqlClient) => {
   const create = textOf(
     sql`INSERT INTO checkrein_runs (run_id, agent, status, started_at, seq, summary)
-      VALUES (${""}, ${""}, ${""}, ${""}, ${0}, ${""}) ON CONFLICT (run_id) DO NOTHING RETURNING seq`
+      VALUES (${""}, ${""}, ${""}, ${""}, ${0}, ${""}) ON CONFLICT (run_id) DO NOTHING RETURNING run_no`
   )
   const move = textOf(
     sql`UPDATE checkrein_runs SET seq = ${0}, summary = ${""}
-      WHERE run_id = ${""} AND seq = ${0} AND status = ${""} RETURNING seq`
+      WHERE run_id = ${""} AND seq = ${0} AND status = ${""} RETURNING run_no`
   )
   const moveAndChange = textOf(
     sql`UPDATE checkrein_runs SET status = ${""}, seq = ${0}, summary = ${""}
-      WHERE run_id = ${""} AND seq = ${0} RETURNING seq`
+      WHERE run_id = ${""} AND seq = ${0} RETURNING run_no`
   )
   const inserts = new Map<number, string>()
   const insert = (count: number): string => {
     const known = inserts.get(count)
     if (known !== undefined) return known
-    const row = { run_id: "", seq: 0, body: "" }
+    const row = { run_no: 0, seq: 0, body: "" }
     const text = textOf(
       sql`INSERT INTO checkrein_events ${sql.insert([row, ...Array.from({ length: count - 1 }, () => row)])}`
     )
@@ -98,7 +98,7 @@ const appending = (sql: SqlClient.SqlClient) => {
     return text
   }
 
-  /** Moves the run's row on; says whether it had the expected number. */
+  /** Moves the run's row on, and says its number; `undefined` if it had not the expected event number. */
   const take = Effect.fnUntraced(function* (
     execute: SqlTransaction.Execute,
     { events, expected, runId, summary }: Append
@@ -108,24 +108,25 @@ const appending = (sql: SqlClient.SqlClient) => {
     const { agent, startedAt, status } = summary
     if (expected === 0) {
       const created = yield* execute(create, [runId, agent, status, startedAt, seq, body])
-      return created.length > 0
+      return created[0]?.run_no
     }
     // The status is in two indexes and rarely changes: naming it in every update would write both of them each time.
     const moved = yield* execute(move, [seq, body, runId, expected, status])
-    if (moved.length > 0) return true
+    if (moved[0] !== undefined) return moved[0].run_no
     const changed = yield* execute(moveAndChange, [status, seq, body, runId, expected])
-    return changed.length > 0
+    return changed[0]?.run_no
   })
 
   return Effect.fnUntraced(function* (execute: SqlTransaction.Execute, append: Append) {
-    if (!(yield* take(execute, append))) return false
-    const { events, expected, runId } = append
+    const run = yield* take(execute, append)
+    if (run === undefined) return false
+    const { events, expected } = append
     // Bounded, because a statement may have only so many parameters.
     for (let start = 0; start < events.length; start += 100) {
       const some = events.slice(start, start + 100)
       yield* execute(
         insert(some.length),
-        some.flatMap((event, i) => [runId, expected + start + i, RunEvent.encode(event)])
+        some.flatMap((event, i) => [run, expected + start + i, RunEvent.encode(event)])
       )
     }
     return true
@@ -191,7 +192,7 @@ export const make: Effect.Effect<RunStore["Service"], RunStoreError, SqlClient.S
 
       read: (runId, from = 0) =>
         sql<EventRow>`SELECT r.seq AS total, e.seq AS seq, e.body AS body
-        FROM checkrein_runs r LEFT JOIN checkrein_events e ON e.run_id = r.run_id AND e.seq >= ${from}
+        FROM checkrein_runs r LEFT JOIN checkrein_events e ON e.run_no = r.run_no AND e.seq >= ${from}
         WHERE r.run_id = ${runId} ORDER BY e.seq`.pipe(
           failing(runId),
           Effect.flatMap((rows) => Effect.fromResult(eventsOf(runId, from, rows)))

@@ -14,8 +14,10 @@ const table = "checkrein_migrations"
 
 const runs = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
+  // The events of a run name it by number: the text of its id in each of them would be a quarter of a short journal.
   yield* sql`CREATE TABLE checkrein_runs (
-    run_id TEXT NOT NULL PRIMARY KEY,
+    run_no INTEGER PRIMARY KEY,
+    run_id TEXT NOT NULL UNIQUE,
     agent TEXT NOT NULL,
     status TEXT NOT NULL,
     started_at TEXT NOT NULL,
@@ -28,10 +30,10 @@ const runs = Effect.gen(function* () {
   yield* sql`CREATE INDEX checkrein_runs_agent ON checkrein_runs (agent, started_at, run_id)`
   yield* sql`CREATE INDEX checkrein_runs_agent_status ON checkrein_runs (agent, status, started_at, run_id)`
   yield* sql`CREATE TABLE checkrein_events (
-    run_id TEXT NOT NULL,
+    run_no INTEGER NOT NULL,
     seq INTEGER NOT NULL,
     body TEXT NOT NULL,
-    PRIMARY KEY (run_id, seq)
+    PRIMARY KEY (run_no, seq)
   )`
   yield* sql`CREATE TABLE checkrein_commands (
     run_id TEXT NOT NULL,

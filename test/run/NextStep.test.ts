@@ -128,12 +128,14 @@ describe("the beginning and the end", () => {
     expect(next(one({}, [submit, again]))._tag).not.toBe("AskModel")
   })
 
-  it("a run whose submission was accepted and whose driver died before it said so is completed, not asked again", () => {
-    decides([...one({}, [submit]), result(submit), resumed]).toEqual(["Stop", "completed", "submitted"])
-  })
-
   it("an answer in a handoff is a summary: the run stops at the limit that was hit", () => {
-    const step = next([started({ turns: 3, reserve: { turns: 2 } }), ...turn(1, [read]), handoff, ...ran(read), ...turn(2, [])])
+    const step = next([
+      started({ turns: 3, reserve: { turns: 2 } }),
+      ...turn(1, [read]),
+      handoff,
+      ...ran(read),
+      ...turn(2, [])
+    ])
     expect(brief(step)).toEqual(["Stop", "max_turns_exceeded", "max_turns"])
   })
 
@@ -168,7 +170,11 @@ describe("the beginning and the end", () => {
   })
 
   it("what a person adds on resume has to be answered", () => {
-    const said = { type: "run_resumed", inbox: 0, messages: [{ role: "user", content: "And the other one?" }] } as const
+    const said = {
+      type: "run_resumed",
+      inbox: 0,
+      messages: [{ role: "user", content: "And the other one?" }]
+    } as const
     decides([...one({}, []), said]).toEqual(["AskModel", "investigate"])
   })
 
@@ -203,7 +209,13 @@ describe("one state in which everything is true, peeled off layer by layer", () 
     start(append),
     resumed
   ]
-  const found: Body = { type: "outcome_resolved", callId: "mail", tool: "send_mail", outcome: "happened", content: "sent" }
+  const found: Body = {
+    type: "outcome_resolved",
+    callId: "mail",
+    tool: "send_mail",
+    outcome: "happened",
+    content: "sent"
+  }
   const told: Body = { ...found, callId: "append", tool: "append_row" }
   // resuming forgets how often something was repeated, so for the last layer the same is read three times again
   const again = ["r1", "r2", "r3"].flatMap((id, index) => {
@@ -231,7 +243,10 @@ describe("one state in which everything is true, peeled off layer by layer", () 
     const calls = [...full({ turns: 9 }), found, told]
     decides(calls, patient).toEqual(["ExecuteCalls", "read"])
     const ask = call(tools.putAsk, "ask")
-    decides([started(), ...stuck, ...turn(4, [read, ask, remove])], patient).toEqual(["CheckApprovals", "ask"])
+    decides([started(), ...stuck, ...turn(4, [read, ask, remove])], patient).toEqual([
+      "CheckApprovals",
+      "ask"
+    ])
   })
   it("6. then the undecided approvals", () => {
     const calls = [...full({ turns: 9 }), found, told, ...ran(read)]
@@ -284,10 +299,12 @@ describe("limits", () => {
   it("without a reserve stop the run, and leave the calls of the last turn pending", () => {
     const bodies = one({ turns: 1 }, [read, append])
     decides(bodies).toEqual(["Stop", "max_turns_exceeded", "max_turns"])
-    decides([...bodies, stopped("max_turns_exceeded", "max_turns"), resumed, { type: "limits_changed", limits: { turns: 2 } }]).toEqual([
-      "ExecuteCalls",
-      "read"
-    ])
+    decides([
+      ...bodies,
+      stopped("max_turns_exceeded", "max_turns"),
+      resumed,
+      { type: "limits_changed", limits: { turns: 2 } }
+    ]).toEqual(["ExecuteCalls", "read"])
   })
 
   it("are looked at in the order turns, usd, tokens, time", () => {
@@ -311,7 +328,11 @@ describe("limits", () => {
     const step = next([started({ usd: 0.01 }), ...turn(1, [read], { costUsd: 0.01078, totalUsd: 0.01078 })])
     expect(step).toMatchObject({
       _tag: "Stop",
-      ending: { status: "budget_exceeded", reason: "max_budget", exhausted: { resource: "usd", used: 0.01078, limit: 0.01 } }
+      ending: {
+        status: "budget_exceeded",
+        reason: "max_budget",
+        exhausted: { resource: "usd", used: 0.01078, limit: 0.01 }
+      }
     })
     if (step._tag === "Stop") expect(step.ending.detail).toContain("$0.01078")
   })
@@ -327,11 +348,11 @@ describe("limits", () => {
   })
 
   it("that were lowered on resume count at once", () => {
-    decides([...one({ turns: 9 }, [read]), resumed, { type: "limits_changed", limits: { turns: 1 } }]).toEqual([
-      "Stop",
-      "max_turns_exceeded",
-      "max_turns"
-    ])
+    decides([
+      ...one({ turns: 9 }, [read]),
+      resumed,
+      { type: "limits_changed", limits: { turns: 1 } }
+    ]).toEqual(["Stop", "max_turns_exceeded", "max_turns"])
   })
 
   it("a second time make a stop, as long as nothing was raised", () => {
@@ -364,7 +385,11 @@ describe("a reserve", () => {
   it("answers pending investigation as refused, runs handoff work, and asks the model for handoff", () => {
     const bodies = [...one(limits, [read, observe, remove]), handoff]
     decides(bodies).toEqual(["AnswerCalls", "read HandoffOnly", "remove HandoffOnly"])
-    const refused = [...bodies, result(read, { disposition: "refused" }), result(remove, { disposition: "refused" })]
+    const refused = [
+      ...bodies,
+      result(read, { disposition: "refused" }),
+      result(remove, { disposition: "refused" })
+    ]
     decides(refused).toEqual(["ExecuteCalls", "observe"])
     decides([...refused, ...ran(observe)]).toEqual(["AskModel", "handoff"])
   })
@@ -380,7 +405,11 @@ describe("a reserve", () => {
   })
 
   it("a stop in the handoff names the limit that began it", () => {
-    const bodies = [started({ turns: 2, usd: 0.002, reserve: { usd: 0.001 } }), ...turn(1, [observe]), ...ran(observe)]
+    const bodies = [
+      started({ turns: 2, usd: 0.002, reserve: { usd: 0.001 } }),
+      ...turn(1, [observe]),
+      ...ran(observe)
+    ]
     decides(bodies).toEqual(["BeginHandoff", "usd"])
     const exhausted = { resource: "usd", used: 0.001, limit: 0.002 } as const
     decides([...bodies, { type: "handoff", exhausted }, ...turn(2, [observe])]).toEqual([
@@ -390,9 +419,28 @@ describe("a reserve", () => {
     ])
   })
 
+  it("a stop in the handoff says what was used when the run stopped, not when the handoff began", () => {
+    const exhausted = { resource: "tool_calls", used: 1, limit: 2 } as const
+    const step = next([
+      ...one({ toolCalls: 2, reserve: { toolCalls: 1 } }, [read]),
+      ...ran(read),
+      { type: "handoff", exhausted },
+      ...turn(2, [observe]),
+      ...ran(observe)
+    ])
+    expect(step).toMatchObject({
+      _tag: "Stop",
+      ending: { reason: "max_budget", exhausted: { resource: "tool_calls", used: 2, limit: 2 } }
+    })
+    if (step._tag === "Stop") expect(step.ending.detail).toContain("used 2 tool calls")
+  })
+
   it("of money is compared in whole nano-dollars: $0.8 with a reserve of $0.1 is $0.7 to investigate with", () => {
     const money: Limits = { usd: 0.8, reserve: { usd: 0.1 } }
-    decides([started(money), ...turn(1, [read], { costUsd: 0.7, totalUsd: 0.7 })]).toEqual(["BeginHandoff", "usd"])
+    decides([started(money), ...turn(1, [read], { costUsd: 0.7, totalUsd: 0.7 })]).toEqual([
+      "BeginHandoff",
+      "usd"
+    ])
     decides([started(money), ...turn(1, [read], { costUsd: 0.699999999, totalUsd: 0.699999999 })]).toEqual([
       "ExecuteCalls",
       "read"
@@ -418,12 +466,19 @@ describe("claims of tool calls", () => {
     const step = next([...refused, ...turn(2, [call(tools.read, "read3")])])
     expect(step).toMatchObject({
       _tag: "Stop",
-      ending: { status: "budget_exceeded", reason: "max_budget", exhausted: { resource: "tool_calls", used: 1, limit: 1 } }
+      ending: {
+        status: "budget_exceeded",
+        reason: "max_budget",
+        exhausted: { resource: "tool_calls", used: 1, limit: 1 }
+      }
     })
   })
 
   it("several refused in one turn are all answered", () => {
-    const refused = [...one({ toolCalls: 0 }, [read, append]), result(read, { disposition: "refused", short: "tool_calls" })]
+    const refused = [
+      ...one({ toolCalls: 0 }, [read, append]),
+      result(read, { disposition: "refused", short: "tool_calls" })
+    ]
     decides(refused).toEqual(["AnswerCalls", "append NoBudget"])
   })
 
@@ -478,7 +533,13 @@ describe("calls of one turn", () => {
     const bodies = one({}, [read, ask, append])
     decides(bodies).toEqual(["CheckApprovals", "ask"])
     decides([...bodies, decided(ask, "not_required")]).toEqual(["ExecuteCalls", "read"])
-    const required: Body = { type: "approval_required", callId: "ask", tool: "put_page", args: {}, argsDigest: "d" }
+    const required: Body = {
+      type: "approval_required",
+      callId: "ask",
+      tool: "put_page",
+      args: {},
+      argsDigest: "d"
+    }
     decides([...bodies, required, ...ran(read)]).toEqual(["Stop", "interrupted", "approval"])
   })
 
@@ -501,12 +562,18 @@ describe("calls of one turn", () => {
 
   it("a call that was approved with other arguments runs with those", () => {
     const args = { path: "b" }
-    const step = next([...one({}, [remove]), decided(remove, "approved", { args, argsDigest: digestOf(args) })])
+    const step = next([
+      ...one({}, [remove]),
+      decided(remove, "approved", { args, argsDigest: digestOf(args) })
+    ])
     expect(step).toMatchObject({ _tag: "ExecuteCalls", calls: [{ callId: "remove", args }] })
   })
 
   it("an approval of other arguments than the call has is no approval", () => {
-    const step = next([...one({}, [remove]), decided(remove, "approved", { argsDigest: digestOf({ path: "other" }) })])
+    const step = next([
+      ...one({}, [remove]),
+      decided(remove, "approved", { argsDigest: digestOf({ path: "other" }) })
+    ])
     expect(step._tag).not.toBe("ExecuteCalls")
   })
 
@@ -519,7 +586,13 @@ describe("calls of one turn", () => {
   })
 
   it("a resumed run starts a suspended child again", () => {
-    const bodies = [...one({}, [child]), start(child), suspended(child, "input"), stopped("interrupted", "input"), resumed]
+    const bodies = [
+      ...one({}, [child]),
+      start(child),
+      suspended(child, "input"),
+      stopped("interrupted", "input"),
+      resumed
+    ]
     decides(bodies).toEqual(["ExecuteCalls", "child"])
   })
 })

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "@effect/vitest"
 import { nextStep, type Rules } from "../../src/run/NextStep.ts"
 import type { Body, Of } from "../../src/run/RunEvent.ts"
+import { repeats } from "../../src/run/RunState.ts"
 import { call, ran, result, resumed, started, stateOf, type ToolSpec, tools, turn } from "./events.ts"
 
 const rules: Rules = { repetition: { nameAt: 3, stopAt: 5 }, stopWhen: [] }
@@ -21,7 +22,11 @@ const same = (times: number) => Array.from({ length: times }, () => ({ path: "a"
 const outcome = (bodies: ReadonlyArray<Body>, by: Rules = rules) => {
   const state = stateOf([started(), ...bodies])
   const step = nextStep(state, by, state.elapsedMs)
-  return { worst: state.repetition.worst?.count, stops: step._tag === "Stop" ? step.ending.reason : undefined, step }
+  return {
+    worst: state.repetition.worst?.count,
+    stops: step._tag === "Stop" ? step.ending.reason : undefined,
+    step
+  }
 }
 
 describe("repetition", () => {
@@ -57,7 +62,10 @@ describe("repetition", () => {
   })
 
   it("new evidence resets it: another call", () => {
-    expect(outcome(turns([...same(4), { path: "b" }, ...same(4)]))).toMatchObject({ worst: 4, stops: undefined })
+    expect(outcome(turns([...same(4), { path: "b" }, ...same(4)]))).toMatchObject({
+      worst: 4,
+      stops: undefined
+    })
     expect(outcome(turns([...same(4), { path: "b" }, ...same(5)])).stops).toBe("stalled")
   })
 
@@ -102,8 +110,25 @@ describe("repetition", () => {
     expect(outcome(turns([...same(4), wrong, ...same(1)])).stops).toBe("stalled")
   })
 
+  it("a driver that asks beforehand how often this will have been hears what is counted afterwards", () => {
+    const state = stateOf([
+      started(),
+      ...turns([...same(3), { path: "b" }, ...same(2)]),
+      ...turn(7, [call(tools.read, "c7", { path: "a" }), call(tools.observe, "c8", { path: "a" })])
+    ])
+    const [read, observe] = state.pending
+    expect(repeats(state, read!, "some text")).toBe(3)
+    expect(repeats(state, read!, "something new")).toBe(1)
+    expect(repeats(state, read!, "anything", true)).toBe(1)
+    expect(repeats(state, observe!, "some text")).toBe(0)
+    expect(outcome(turns([...same(3), { path: "b" }, ...same(3)])).worst).toBe(3)
+  })
+
   it("a resumed run begins to count anew", () => {
     expect(outcome([...turns(same(5)), resumed]).stops).toBeUndefined()
-    expect(outcome([...turns(same(5)), resumed, ...turns(same(4), 6)])).toMatchObject({ worst: 4, stops: undefined })
+    expect(outcome([...turns(same(5)), resumed, ...turns(same(4), 6)])).toMatchObject({
+      worst: 4,
+      stops: undefined
+    })
   })
 })

@@ -34,7 +34,7 @@ describe("folding", () => {
     { journal: journals() },
     ({ journal: { events } }) => {
       const whole = RunState.fold(events)
-      for (let cut = 0; cut <= events.length; cut += 1 + Math.floor(events.length / 12)) {
+      for (let cut = 0; cut <= events.length; cut += 1 + Math.floor(events.length / 8)) {
         const prefix = RunState.fold(events.slice(0, cut))
         expect(RunState.fold(events.slice(cut), prefix)).toStrictEqual(whole)
       }
@@ -133,7 +133,14 @@ describe("the state of a call", () => {
   const statusOf = (state: RunState.RunState) => state.pending.map(({ callId, status }) => [callId, status])
 
   it("what a dead driver had started may be repeated if it reads or is idempotent; a write is unknown", () => {
-    const state = stateOf([started(), ...turn(1, [read, put, append]), start(read), start(put), start(append), resumed])
+    const state = stateOf([
+      started(),
+      ...turn(1, [read, put, append]),
+      start(read),
+      start(put),
+      start(append),
+      resumed
+    ])
     expect(statusOf(state)).toEqual([
       ["c1", "waiting"],
       ["c2", "waiting"],
@@ -186,7 +193,14 @@ describe("the state of a call", () => {
         ...turn(1, [append]),
         start(append),
         resumed,
-        { type: "outcome_resolved", callId: "c4", tool: "append_row", outcome, content: "row 1 is there", by: "ann" }
+        {
+          type: "outcome_resolved",
+          callId: "c4",
+          tool: "append_row",
+          outcome,
+          content: "row 1 is there",
+          by: "ann"
+        }
       ])
       expect(state.pending).toEqual([])
       expect(state.messages.at(-1)).toEqual({
@@ -215,7 +229,11 @@ describe("the state of a call", () => {
   })
 
   it("the reason of a rejection is kept for the words that the model will see", () => {
-    const state = stateOf([started(), ...turn(1, [remove]), decided(remove, "rejected", { reason: "not today" })])
+    const state = stateOf([
+      started(),
+      ...turn(1, [remove]),
+      decided(remove, "rejected", { reason: "not today" })
+    ])
     expect(state.pending).toMatchObject([{ callId: "c3", approval: "rejected", rejection: "not today" }])
   })
 
@@ -225,7 +243,12 @@ describe("the state of a call", () => {
       started(),
       ...turn(1, [child]),
       start(child),
-      { type: "child_suspended", callId: "c6", suspension: suspension("run/c6", "approval"), childCostUsd: 0.01 }
+      {
+        type: "child_suspended",
+        callId: "c6",
+        suspension: suspension("run/c6", "approval"),
+        childCostUsd: 0.01
+      }
     ] as const
     expect(stateOf(before).pending).toMatchObject([{ status: "suspended", suspension: { runId: "run/c6" } }])
     const after = stateOf([...before, stopped("interrupted", "approval"), resumed])
@@ -233,8 +256,23 @@ describe("the state of a call", () => {
     expect(after.pending[0]).not.toHaveProperty("suspension")
   })
 
+  it("what goes without saying about a call may also be said", () => {
+    const said = { kind: "tool", purpose: "investigate", approval: "none" } as const
+    const planned = { callId: "c1", argsDigest: digestOf({ path: "a" }), effect: "read" } as const
+    const state = (more: object) =>
+      stateOf([started(), asked(1), replied(1, [read], { calls: [{ ...planned, ...more }] })])
+    expect(state({}).pending).toMatchObject([said])
+    expect(state(said)).toEqual(state({}))
+  })
+
   it("calls of the provider's own tools are never pending, and do not shift the others' names and arguments", () => {
-    const own = { type: "tool-call", id: "p1", name: "web_search", params: { q: "x" }, providerExecuted: true } as const
+    const own = {
+      type: "tool-call",
+      id: "p1",
+      name: "web_search",
+      params: { q: "x" },
+      providerExecuted: true
+    } as const
     const mine = { type: "tool-call", id: "c1", name: "read_file", params: { path: "a" } } as const
     const state = stateOf([
       started(),
@@ -246,6 +284,21 @@ describe("the state of a call", () => {
 })
 
 describe("the sums of a state", () => {
+  it.prop(
+    "what a stop says about turns and cost is what the state says after it",
+    { journal: journals() },
+    ({ journal: { events } }) => {
+      const draft = RunState.begin(events[0]!)
+      for (const event of events.slice(1)) {
+        const { costUsd, turns } = RunState.totals(draft)
+        RunState.apply(draft, event)
+        if (event.type !== "run_stopped") continue
+        expect({ turns: draft.turns, costUsd: draft.costUsd }).toEqual({ turns, costUsd })
+      }
+    },
+    many
+  )
+
   it("a model call that never came back counts as a turn and, at its estimate, as spent", () => {
     for (const end of [resumed, stopped("interrupted", "cancelled")]) {
       const state = stateOf([started(), ...turn(1, []), asked(2), end])
@@ -324,21 +377,31 @@ describe("endings and what follows", () => {
 
   it("a valid submission is the result, as JSON", () => {
     const submit = call(tools.submit, "c1", { answer: ["errors.log"] })
-    expect(stateOf([started(), ...turn(1, [submit]), result(submit)]).result).toEqual({ answer: ["errors.log"] })
-    expect(stateOf([started(), ...turn(1, [submit]), result(submit, { ok: false })])).not.toHaveProperty("result")
+    expect(stateOf([started(), ...turn(1, [submit]), result(submit)]).result).toEqual({
+      answer: ["errors.log"]
+    })
+    expect(stateOf([started(), ...turn(1, [submit]), result(submit, { ok: false })])).not.toHaveProperty(
+      "result"
+    )
   })
 
   it("resuming clears the reason, and keeps the transcript, the sums and the calls", () => {
     const read = call(tools.read, "c1")
-    const before = [started(), ...turn(1, [read]), stopped("max_turns_exceeded", "max_turns")]
+    const exhausted = { resource: "turns", used: 1, limit: 1 } as const
+    const before = [started(), ...turn(1, [read]), stopped("max_turns_exceeded", "max_turns", { exhausted })]
     const stoppedState = stateOf(before)
-    expect(stoppedState).toMatchObject({ status: "max_turns_exceeded", reason: "max_turns", detail: "for a reason" })
+    expect(stoppedState).toMatchObject({
+      status: "max_turns_exceeded",
+      reason: "max_turns",
+      detail: "for a reason",
+      exhausted
+    })
     const state = stateOf([...before, { ...resumed, messages: [{ role: "user", content: "Go on." }] }])
     expect(state.status).toBe("running")
     expect(state).not.toHaveProperty("reason")
     expect(state).not.toHaveProperty("detail")
     expect(state).not.toHaveProperty("exhausted")
-    expect(state.messages).toEqual([...stoppedState.messages, { role: "user", content: "Go on." }])
+    expect(state.messages).toEqual(stoppedState.messages)
     expect(state).toMatchObject({ turns: 1, costUsd: 0.001, pending: [{ callId: "c1", status: "waiting" }] })
   })
 
@@ -354,10 +417,24 @@ describe("endings and what follows", () => {
     expect(state.inbox).toBe(6)
   })
 
+  it("what a person says while calls are open is said after their results, never between", () => {
+    const [a, b] = [call(tools.read, "a"), call(tools.read, "b")]
+    const said = { role: "user", content: "Go on." } as const
+    const before = [started(), ...turn(1, [a, b]), ...ran(a), { ...resumed, messages: [said] }]
+    expect(stateOf(before).messages.map((message) => message.role)).toEqual(["user", "assistant", "tool"])
+    const roles = stateOf([...before, ...ran(b)]).messages.map((message) => message.role)
+    expect(roles).toEqual(["user", "assistant", "tool", "tool", "user"])
+  })
+
   it("an executed call's result is one message, after the reply that asked for it", () => {
     const read = call(tools.read, "c1")
     const state = stateOf([started(), ...turn(1, [read]), ...ran(read, { content: "ERROR timeout" })])
     expect(state.messages.map((message) => message.role)).toEqual(["user", "assistant", "tool"])
-    expect(state.messages[2]).toMatchObject({ callId: "c1", tool: "read_file", ok: true, content: "ERROR timeout" })
+    expect(state.messages[2]).toMatchObject({
+      callId: "c1",
+      tool: "read_file",
+      ok: true,
+      content: "ERROR timeout"
+    })
   })
 })

@@ -14,7 +14,7 @@ import { nextStep } from "../../src/run/NextStep.ts"
 import type { Body, Of, PlannedCall, RunEvent, Suspension } from "../../src/run/RunEvent.ts"
 import { version } from "../../src/run/RunEvent.ts"
 import type { Draft, PendingCall, RunState } from "../../src/run/RunState.ts"
-import { apply, begin, fold, snapshot, undecided, unknownOutcomes } from "../../src/run/RunState.ts"
+import { apply, begin, fold, snapshot, totals, undecided, unknownOutcomes } from "../../src/run/RunState.ts"
 
 /** What the core decided when it had seen the first `at` events. */
 export interface Decision {
@@ -41,7 +41,7 @@ export interface Options {
 
 // --- events by hand -------------------------------------------------------------------------------------------------
 
-/** A body that happens when the run has been driven for `elapsedMs`; by default a millisecond after the one before. */
+/** A body that happens when the run has been driven for `elapsedMs`; by default a millisecond after the one before it. */
 export type Written = Body | (Body & { readonly elapsedMs: number })
 
 const dated = (runId: string, seq: number, elapsedMs: number, body: Body): RunEvent => ({
@@ -55,7 +55,7 @@ const dated = (runId: string, seq: number, elapsedMs: number, body: Body): RunEv
 
 /** Numbers and dates bodies as the events of one run. */
 export const written = (bodies: ReadonlyArray<Written>, runId = "run"): ReadonlyArray<RunEvent> => {
-  let now = 0
+  let now = -1
   return bodies.map((body, seq) => {
     now = "elapsedMs" in body ? body.elapsedMs : now + 1
     return dated(runId, seq, now, body)
@@ -81,7 +81,7 @@ export const started = (limits: Limits.Limits = {}): Body => ({
 export const digestOf = (args: Schema.Json): string => JSON.stringify(args)
 
 /** A tool as the driver knows it. */
-export type ToolSpec = Pick<PlannedCall, "effect" | "purpose" | "approval" | "kind"> & {
+export type ToolSpec = Required<Pick<PlannedCall, "effect" | "purpose" | "approval" | "kind">> & {
   readonly tool: string
   readonly reconcile?: true
   readonly child?: true
@@ -126,6 +126,7 @@ export const call = (tool: ToolSpec, callId: string, args: Schema.Json = { path:
   args
 })
 
+/** What the driver writes down about a call, with everything said that might go without saying. */
 const planned = ({ args, callId, spec }: Asked): PlannedCall => ({
   callId,
   argsDigest: digestOf(args),
@@ -226,14 +227,22 @@ export const decided = (
 ): Body => ({ type: "approval_resolved", callId, decision, argsDigest: digestOf(args), ...more })
 
 /** A new driver takes the run up. */
-export const resumed: Body = { type: "run_resumed", inbox: 0, messages: [] }
+export const resumed = { type: "run_resumed", inbox: 0, messages: [] } as const satisfies Body
 
 /** The end that a run was brought to. */
 export const stopped = (
   status: Of<"run_stopped">["status"],
   reason: Of<"run_stopped">["reason"],
   more: Partial<Omit<Of<"run_stopped">, "type">> = {}
-): Body => ({ type: "run_stopped", status, reason, detail: "for a reason", turns: 1, costUsd: 0.001, ...more })
+): Body => ({
+  type: "run_stopped",
+  status,
+  reason,
+  detail: "for a reason",
+  turns: 1,
+  costUsd: 0.001,
+  ...more
+})
 
 /** A child run that stopped its parent. */
 export const suspension = (runId: string, reason: Suspension["reason"]): Suspension => {
@@ -277,7 +286,7 @@ const amountsFrom = (tape: Tape): Omit<Limits.Limits, "reserve"> => {
   const turns = tape.pick([20, 4, 8, undefined])
   const usd = tape.pick([undefined, undefined, undefined, 0.002, 0.01])
   const tokens = tape.pick([undefined, undefined, undefined, 500, 2000])
-  const toolCalls = tape.pick([undefined, undefined, 2, 5, 12])
+  const toolCalls = tape.pick([undefined, undefined, 1, 2, 5, 12])
   const timeMs = tape.pick([undefined, undefined, undefined, 10_000, 60_000])
   return {
     ...(turns === undefined ? undefined : { turns }),
@@ -317,6 +326,9 @@ const rulesFrom = (tape: Tape): Rules => ({
 const Crash = Symbol("crash")
 /** Somebody pressed Stop. */
 const Cancelled = Symbol("cancelled")
+
+/** More decisions than any of these runs needs: a core that asks for more goes round in circles. */
+const endless = 500
 
 const isFinal = (state: RunState) => state.status === "completed" || state.status === "failed"
 
@@ -365,13 +377,7 @@ export const simulate = (numbers: ReadonlyArray<number>, options: Options = {}):
   }
 
   const stop = (ending: Pick<Of<"run_stopped">, "status" | "reason" | "detail" | "exhausted">) => {
-    const { claim, costUsd, turns } = now()
-    append({
-      type: "run_stopped",
-      ...ending,
-      turns: turns + (claim === undefined ? 0 : 1),
-      costUsd: costUsd + (claim?.estimate.costUsd ?? 0)
-    })
+    append({ type: "run_stopped", ...ending, ...totals(now()) })
   }
 
   /** What still runs when the run is stopped: a read is cancelled, of a write nobody can tell. */
@@ -401,6 +407,8 @@ export const simulate = (numbers: ReadonlyArray<number>, options: Options = {}):
     const investigating = [
       plain.read,
       plain.read,
+      plain.read,
+      plain.read,
       plain.readSecret,
       plain.put,
       plain.putAsk,
@@ -413,7 +421,11 @@ export const simulate = (numbers: ReadonlyArray<number>, options: Options = {}):
     ] as [ToolSpec, ...Array<ToolSpec>]
     const some = Array.from({ length: 1 + tape.below(4) }, () => {
       calls++
-      return call(tape.pick(investigating), `c${calls}`, tape.pick([{ path: "a" }, { path: "b" }, "not json"]))
+      return call(
+        tape.pick(investigating),
+        `c${calls}`,
+        tape.pick([{ path: "a" }, { path: "b" }, "not json"])
+      )
     })
     if (contract && tape.once(8)) some.push(call(submit, `c${++calls}`, { answer: "errors.log" }))
     if (tape.once(12)) some.push(call(input, `c${++calls}`, { question: "Which day?" }))
@@ -443,7 +455,14 @@ export const simulate = (numbers: ReadonlyArray<number>, options: Options = {}):
     if (luck === 11) {
       failures++
       const charged = tape.once(2) ? { usage: usage(), costUsd } : { costUsd: 0 }
-      append({ type: "turn_failed", turn: number, attempt: failures, reason: "rate_limit", detail: "429", ...charged })
+      append({
+        type: "turn_failed",
+        turn: number,
+        attempt: failures,
+        reason: "rate_limit",
+        detail: "429",
+        ...charged
+      })
       if (failures < 3) return
       failures = 0
       if (turns === 0) stop({ status: "failed", reason: "provider_refused", detail: "401" })
@@ -454,12 +473,29 @@ export const simulate = (numbers: ReadonlyArray<number>, options: Options = {}):
     if (luck === 10 || luck === 9) {
       const finish = luck === 10 ? "length" : "stop"
       const note = luck === 10 ? "Your reply was cut off." : "Submit a result."
-      append(replied(number, [], { message: text, answers: false, finish, note, costUsd, totalUsd, usage: usage() }))
+      append(
+        replied(number, [], {
+          message: text,
+          answers: false,
+          finish,
+          note,
+          costUsd,
+          totalUsd,
+          usage: usage()
+        })
+      )
       return
     }
-    const wanted = luck === 0 ? (contract ? [call(tools.submit, `c${++calls}`, { answer: 7 })] : []) : newCalls()
+    const wanted =
+      luck === 0 ? (contract ? [call(tools.submit, `c${++calls}`, { answer: 7 })] : []) : newCalls()
     const body = replied(number, wanted, { costUsd, totalUsd, usage: usage() }) as Omit<Of<"turn">, "v">
-    const own = { type: "tool-call", id: "p", name: "web_search", params: {}, providerExecuted: true } as const
+    const own = {
+      type: "tool-call",
+      id: "p",
+      name: "web_search",
+      params: {},
+      providerExecuted: true
+    } as const
     const found = { type: "tool-result", id: "p", name: "web_search", isFailure: false, result: [] } as const
     const message = tape.once(5)
       ? { ...body.message, content: [own, found, ...body.message.content] }
@@ -483,7 +519,14 @@ export const simulate = (numbers: ReadonlyArray<number>, options: Options = {}):
       const total = (childTotals.get(pending.callId) ?? 0) + tape.below(60_000)
       childTotals.set(pending.callId, total)
       const childCostUsd = total / nanosPerUsd
-      const reason = tape.pick([undefined, undefined, "approval", "input", "provider", "unknown_outcome"] as const)
+      const reason = tape.pick([
+        undefined,
+        undefined,
+        "approval",
+        "input",
+        "provider",
+        "unknown_outcome"
+      ] as const)
       append(
         reason === undefined
           ? result(asked, { childCostUsd, ok: !tape.once(3) })
@@ -503,7 +546,8 @@ export const simulate = (numbers: ReadonlyArray<number>, options: Options = {}):
           append(result(asked, { disposition: "unknown", ok: false, content: "cut off" }))
           return "ended"
         }
-        if (Limits.claim(now().limits, { ...now(), timeMs: elapsedMs }, pending.purpose)._tag === "Failure") break
+        if (Limits.claim(now().limits, { ...now(), timeMs: elapsedMs }, pending.purpose)._tag === "Failure")
+          break
         append(start(asked, now().pending.find((call) => call.callId === pending.callId)!.attempts + 1))
         return "again"
       case 8:
@@ -514,7 +558,13 @@ export const simulate = (numbers: ReadonlyArray<number>, options: Options = {}):
         return "ended"
       case 6:
         append(
-          { type: "operation_started", operationId: `op ${pending.callId}`, callId: pending.callId, tool: pending.tool, label: "a test" },
+          {
+            type: "operation_started",
+            operationId: `op ${pending.callId}`,
+            callId: pending.callId,
+            tool: pending.tool,
+            label: "a test"
+          },
           result(asked, { content, digest: content })
         )
         return "ended"
@@ -558,7 +608,9 @@ export const simulate = (numbers: ReadonlyArray<number>, options: Options = {}):
       case 3:
         return append(decided(asked, "rejected", { reason: "not on a Friday" }))
       case 4:
-        return append(decided(asked, "approved", { args: { path: "edited" }, argsDigest: digestOf({ path: "edited" }) }))
+        return append(
+          decided(asked, "approved", { args: { path: "edited" }, argsDigest: digestOf({ path: "edited" }) })
+        )
     }
   }
 
@@ -579,50 +631,65 @@ export const simulate = (numbers: ReadonlyArray<number>, options: Options = {}):
     for (const { callId, tool } of unknownOutcomes(now())) {
       const outcome = tape.pick(["skip", "happened", "did_not_happen"] as const)
       if (outcome === "skip") continue
-      append({ type: "outcome_resolved", callId, tool, outcome, content: `a person says: ${outcome}`, by: "ann" })
+      append({
+        type: "outcome_resolved",
+        callId,
+        tool,
+        outcome,
+        content: `a person says: ${outcome}`,
+        by: "ann"
+      })
     }
   }
 
   const interpret = (step: Step): void => {
     switch (step._tag) {
       case "AskModel":
-        return askModel(step.purpose)
+        askModel(step.purpose)
+        return
       case "ExecuteCalls":
-        return execute(step.calls)
+        execute(step.calls)
+        return
       case "AnswerCalls":
-        return append(
+        append(
           ...step.answers.map(({ call, refusal }) =>
             result(toAsked(call), {
               ok: false,
-              content: refusal._tag === "Rejected" ? `declined: ${call.rejection ?? "no reason"}` : "no budget left",
+              content:
+                refusal._tag === "Rejected" ? `declined: ${call.rejection ?? "no reason"}` : "no budget left",
               disposition: refusal._tag === "Rejected" ? "rejected" : "refused",
               ...(refusal._tag === "NoBudget" ? { short: refusal.exhausted.resource } : undefined)
             })
           )
         )
+        return
       case "CheckApprovals":
-        return append(
+        append(
           ...step.calls.map((pending) =>
             tape.once(2) ? approvalRequired(toAsked(pending)) : decided(toAsked(pending), "not_required")
           )
         )
+        return
       case "Reconcile":
-        return append(
+        append(
           ...step.calls.map(({ callId, tool }): Body => {
             const outcome = tape.pick(["happened", "did_not_happen", "still_unknown"] as const)
             return { type: "outcome_resolved", callId, tool, outcome, content: `looked up: ${outcome}` }
           })
         )
+        return
       case "BeginHandoff":
-        return append({ type: "handoff", exhausted: step.exhausted })
+        append({ type: "handoff", exhausted: step.exhausted })
+        return
       case "Stop": {
         for (const pending of now().pending) {
-          if (pending.kind === "submit" && step.ending.reason === "submitted") append(result(toAsked(pending)))
+          if (pending.kind === "submit" && step.ending.reason === "submitted")
+            append(result(toAsked(pending)))
           if (pending.kind === "input" && step.ending.reason === "input") {
             append({ type: "input_required", callId: pending.callId, question: "Which day?" })
           }
         }
-        return stop(step.ending)
+        stop(step.ending)
       }
     }
   }
@@ -635,6 +702,8 @@ export const simulate = (numbers: ReadonlyArray<number>, options: Options = {}):
         pass(0, 1, 20)
         const waiting = undecided(now())[0]
         if (waiting !== undefined && tape.once(4)) decide(waiting)
+        if (decisions.length > endless)
+          throw new Error(`this run does not end: ${decisions.length} decisions`)
         const step = nextStep(now(), rules, elapsedMs)
         decisions.push({ at: events.length, elapsedMs, step })
         interpret(step)
@@ -659,13 +728,16 @@ export const simulate = (numbers: ReadonlyArray<number>, options: Options = {}):
   return { runId, rules, events, decisions }
 }
 
-const tapes = Arbitrary.array(Arbitrary.schema(Schema.Int.check(Schema.isBetween({ minimum: 0, maximum: 65_535 }))), {
-  maxLength: 400
-})
+const tapes = Arbitrary.array(
+  Arbitrary.schema(Schema.Int.check(Schema.isBetween({ minimum: 0, maximum: 65_535 }))),
+  {
+    maxLength: 400
+  }
+)
 
 /** Valid journals of one run each, simple ones first. */
 export const journals = (options: Options = {}): Arbitrary.Arbitrary<Journal> =>
   Arbitrary.map(tapes, (tape) => simulate(tape, options))
 
 /** How many journals a property looks at, and how long they may become. */
-export const many = { arbitrary: { runs: 250, size: 400 } } as const
+export const many = { arbitrary: { runs: 150, size: 400 } } as const

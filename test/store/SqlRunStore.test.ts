@@ -65,7 +65,7 @@ describe("a journal that is not whole", () => {
     {
       name: "an event too many",
       damage: (sql: SqlClient.SqlClient) =>
-        sql`INSERT INTO checkrein_events (run_id, seq, body) VALUES ('a', 5, ${bodyOf(event("a", 5))})`,
+        sql`INSERT INTO checkrein_events (run_no, seq, body) VALUES (1, 5, ${bodyOf(event("a", 5))})`,
       error: { kind: "corrupt", seq: 5, message: /run a: event 5 is one more than its summary counts/ }
     },
     {
@@ -75,13 +75,13 @@ describe("a journal that is not whole", () => {
           sql`UPDATE checkrein_events SET seq = 5 - seq + 100 WHERE seq IN (2, 3)`,
           sql`UPDATE checkrein_events SET seq = seq - 100 WHERE seq > 100`
         ),
-      error: { kind: "corrupt", seq: 2, message: /it says that it is event 3 of run a/ }
+      error: { kind: "corrupt", seq: 2, message: /event 2 of run a .* says that it is event 3/ }
     },
     {
       name: "an event of another run",
       damage: (sql: SqlClient.SqlClient) =>
         sql`UPDATE checkrein_events SET body = ${bodyOf(event("b", 2))} WHERE seq = 2`,
-      error: { kind: "corrupt", seq: 2, message: /it says that it is event 2 of run b/ }
+      error: { kind: "corrupt", seq: 2, message: /event 2 of run a .* says that it is of run b/ }
     }
   ]
   for (const { damage, error, name } of damaged) {

@@ -1,0 +1,74 @@
+/**
+ * A run of three turns over HTTP on loopback, beside a loop written by hand with `fetch`, back to back.
+ */
+import { spawn } from "node:child_process"
+import { once } from "node:events"
+import { createInterface } from "node:readline"
+import * as Layer from "effect/Layer"
+import * as ManagedRuntime from "effect/ManagedRuntime"
+import * as FetchHttpClient from "effect/http/FetchHttpClient"
+import { Agent, MemoryRunStore } from "../../src/index.ts"
+import { ChatCompletions } from "../../src/provider/index.ts"
+import { median, milliseconds } from "./measure.ts"
+import * as Workload from "./workload.ts"
+
+interface Reply {
+  readonly choices: ReadonlyArray<{
+    readonly message: {
+      readonly content: string | null
+      readonly tool_calls?: ReadonlyArray<{ readonly id: string; readonly function: { readonly arguments: string } }>
+    }
+  }>
+}
+
+const bare = async (baseUrl: string): Promise<string | null> => {
+  const messages: Array<object> = [{ role: "user", content: Workload.task }]
+  while (true) {
+    const response = await fetch(`${baseUrl}/chat/completions`, {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify({ model: "bench", messages })
+    })
+    const reply = (await response.json()) as Reply
+    const message = reply.choices[0]?.message
+    const call = message?.tool_calls?.[0]
+    if (message === undefined || call === undefined) return message?.content ?? null
+    JSON.parse(call.function.arguments)
+    messages.push(message, { role: "tool", tool_call_id: call.id, content: JSON.stringify(Workload.names) })
+  }
+}
+
+/** Median milliseconds of a run: by hand, and with Checkrein. */
+export const overHttp = async (rounds: number) => {
+  const server = spawn(process.execPath, ["--no-warnings", new URL("server.ts", import.meta.url).pathname], {
+    stdio: ["ignore", "pipe", "inherit"]
+  })
+  const [baseUrl] = (await once(createInterface(server.stdout), "line")) as [string]
+  const runtime = ManagedRuntime.make(
+    Layer.mergeAll(
+      Workload.handlers,
+      Workload.prices,
+      MemoryRunStore.layer,
+      ChatCompletions.layer({ baseUrl, model: "bench" }).pipe(Layer.provide(FetchHttpClient.layer))
+    )
+  )
+  try {
+    const byHand: Array<number> = []
+    const ours: Array<number> = []
+    for (let round = 0; round < rounds; round++) {
+      const a = await milliseconds(() => bare(baseUrl))
+      const b = await milliseconds(() =>
+        runtime.runPromise(
+          Agent.run(Workload.analyst, Workload.task, { limits: { usd: Number.POSITIVE_INFINITY, time: "1 hour" } })
+        )
+      )
+      if (round < rounds / 3) continue
+      byHand.push(a)
+      ours.push(b)
+    }
+    return { bare: median(byHand), checkrein: median(ours), ratio: median(ours) / median(byHand) }
+  } finally {
+    server.kill()
+    await runtime.dispose()
+  }
+}

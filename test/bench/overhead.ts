@@ -1,0 +1,72 @@
+/**
+ * What a turn costs over a loop written by hand, without transport: in-process scripted model with given usage, memory
+ * store, spans on.
+ */
+import * as Chat from "effect/ai/Chat"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as ManagedRuntime from "effect/ManagedRuntime"
+import { Agent, MemoryRunStore } from "../../src/index.ts"
+import { median, milliseconds } from "./measure.ts"
+import * as Workload from "./workload.ts"
+
+/** What a hand-written loop does: keep the messages, ask, call, append. */
+const bare = async (turns: number): Promise<string> => {
+  const { reply } = Workload.script(turns)
+  const messages: Array<object> = [{ role: "user", content: Workload.task }]
+  const seen = { messages: [], tools: [], task: "", toolResults: [], lastToolResult: "", saw: () => false }
+  for (let turn = 0; ; turn++) {
+    const answer = await Promise.resolve(reply(turn, { ...seen, turn }))
+    if (answer?._tag !== "Answer") throw new Error("the script has no answer")
+    const [call] = answer.calls
+    if (call === undefined) return answer.text
+    messages.push({ role: "assistant", content: null, tool_calls: answer.calls })
+    JSON.parse(call.arguments)
+    const result = await Promise.resolve(Workload.names)
+    messages.push({ role: "tool", tool_call_id: call.id, content: JSON.stringify(result) })
+  }
+}
+
+const chat = Effect.gen(function* () {
+  const session = yield* Chat.empty
+  for (let prompt: string | [] = Workload.task; ; prompt = []) {
+    const { text, toolCalls } = yield* session.generateText({ prompt, toolkit: Workload.toolkit })
+    if (toolCalls.length === 0) return text
+  }
+})
+
+/** Median microseconds per turn: a hand-written loop, a loop over effect's `Chat`, and a run of Checkrein. */
+export const overhead = async (turns: number, rounds: number) => {
+  const layer = Layer.mergeAll(
+    Workload.handlers,
+    Workload.model(turns),
+    Workload.prices,
+    MemoryRunStore.layer
+  )
+  const runtime = ManagedRuntime.make(layer)
+  try {
+    const loops = {
+      bare: () => bare(turns),
+      chat: () => runtime.runPromise(chat),
+      checkrein: () => runtime.runPromise(Agent.run(Workload.analyst, Workload.task))
+    }
+    const samples = { bare: [0], chat: [0], checkrein: [0] }
+    for (let round = 0; round < rounds; round++) {
+      for (const name of ["bare", "chat", "checkrein"] as const) {
+        const ms = await milliseconds(loops[name])
+        // The first third warms the compiler up.
+        if (round >= rounds / 3) samples[name].push(ms)
+      }
+    }
+    const perTurn = (name: keyof typeof samples) => (median(samples[name].slice(1)) * 1_000) / turns
+    return {
+      turns,
+      bare: perTurn("bare"),
+      chat: perTurn("chat"),
+      checkrein: perTurn("checkrein"),
+      excess: perTurn("checkrein") - perTurn("bare")
+    }
+  } finally {
+    await runtime.dispose()
+  }
+}

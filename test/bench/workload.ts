@@ -1,0 +1,40 @@
+/**
+ * The agent, the tool and the scripts that every benchmark uses.
+ */
+import * as Tool from "effect/ai/Tool"
+import * as Toolkit from "effect/ai/Toolkit"
+import * as Effect from "effect/Effect"
+import * as Schema from "effect/Schema"
+import { Agent, PriceBook } from "../../src/index.ts"
+import { Scripted } from "../../src/provider/index.ts"
+
+export const task = "Which log file mentions a timeout?"
+export const names = ["access.log", "errors.log", "notes.txt"]
+export const usage = { promptTokens: 200, completionTokens: 20 }
+export const prices = PriceBook.layer({ m: { input: 2, output: 12 } })
+
+/** Calls a tool in each turn but the last, which answers. */
+export const script = (turns: number) =>
+  Scripted.make("bench", (turn) =>
+    turn < turns - 1
+      ? Scripted.call("list_files", { at: turn }, { id: `c${turn}` })
+      : Scripted.text("errors.log mentions a timeout.")
+  )
+
+/** The script in-process, with a usage that needs no tokenizer. */
+export const model = (turns: number) => Scripted.layer(script(turns), { model: "m", usage })
+
+const ListFiles = Tool.make("list_files", {
+  description: "Lists the files.",
+  parameters: Schema.Struct({ at: Schema.Int }),
+  success: Schema.Array(Schema.String)
+}).annotate(Tool.Readonly, true)
+
+export const toolkit = Toolkit.make(ListFiles)
+export const handlers = toolkit.toLayer({ list_files: () => Effect.sync(() => names) })
+
+export const analyst = Agent.make("log-analyst", {
+  toolkit,
+  limits: { turns: Number.POSITIVE_INFINITY, usd: 1_000 },
+  policy: { repetition: "off" }
+})
