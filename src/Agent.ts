@@ -24,6 +24,7 @@ import * as Pipeable from "effect/Pipeable"
 import * as Queue from "effect/Queue"
 import * as Schema from "effect/Schema"
 import * as Stream from "effect/Stream"
+import { IsAgent } from "./loop/ChildRun.ts"
 import { type Definition, type Refused, toolkitOf } from "./loop/Definition.ts"
 import type { AnyToolkit } from "./loop/Job.ts"
 import * as Policy from "./loop/Policy.ts"
@@ -38,7 +39,11 @@ import type { RunState } from "./run/RunState.ts"
 import { type RunBusy, type RunNotFound, RunStore, type RunStoreError } from "./store/RunStore.ts"
 import { ToolFailure } from "./tool/ToolFailure.ts"
 
-export { AgentMismatch, type Refused, UnpricedModel } from "./loop/Definition.ts"
+export {
+  AgentMismatch,
+  type Refused,
+  UnpricedModel
+} from "./loop/Definition.ts"
 export { CancelReason } from "./loop/Loop.ts"
 export type { PolicyInput, ToolErrors } from "./loop/Policy.ts"
 
@@ -49,7 +54,11 @@ const TypeId: unique symbol = Symbol.for("checkrein/Agent")
  * are not in the type.
  */
 export interface Agent<out A, out E = never, out R = never> extends Pipeable.Pipeable {
-  readonly [TypeId]: { readonly _A: () => A; readonly _E: () => E; readonly _R: () => R }
+  readonly [TypeId]: {
+    readonly _A: () => A
+    readonly _E: () => E
+    readonly _R: () => R
+  }
   readonly name: string
 }
 
@@ -258,7 +267,10 @@ export const stream = <A, E, R>(
     Effect.gen(function* () {
       const queue = yield* Queue.make<LiveEvent, Failure<E> | Cause.Done>()
       const watcher = (event: LiveEvent) => void Queue.offerUnsafe(queue, event)
-      const running = Runs.run(definitionOf(agent), input, options, { streaming: true, watcher })
+      const running = Runs.run(definitionOf(agent), input, options, {
+        streaming: true,
+        watcher
+      })
       yield* typed<A, E, R>(running).pipe(
         Effect.onExit((exit) =>
           Exit.isSuccess(exit) ? Queue.end(queue) : Queue.failCause(queue, exit.cause)
@@ -392,7 +404,10 @@ export type Resolution =
   | { readonly _tag: "DidNotHappen" }
 
 /** It happened, with this result in words for the model. */
-export const happened = (content: string = Words.happened): Resolution => ({ _tag: "Happened", content })
+export const happened = (content: string = Words.happened): Resolution => ({
+  _tag: "Happened",
+  content
+})
 
 /** It did not happen. The model is told so, and may call again. */
 export const didNotHappen: Resolution = { _tag: "DidNotHappen" }
@@ -485,10 +500,14 @@ export const asTool = <
     parameters = Task,
     success = definition.output ?? Schema.String
   } = options
-  const tool = Tool.make(name, { description, parameters, success, failure: ToolFailure }).annotate(
-    Tool.Idempotent,
-    true
-  )
+  const tool = Tool.make(name, {
+    description,
+    parameters,
+    success,
+    failure: ToolFailure
+  })
+    .annotate(Tool.Idempotent, true)
+    .annotate(IsAgent, true)
   const handler = (params: unknown) => SubAgent.call(definition, input(params))
   const layer = Toolkit.make(tool).toLayer({ [name]: handler } as never)
   // The parameters and the result are checked by the schemas that were given, which the two defaults stand in for.

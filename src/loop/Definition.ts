@@ -66,7 +66,9 @@ export const toolkitOf = (
   given === undefined ? Toolkit.empty : Effect.isEffect(given) ? given : Effect.succeed(given)
 
 const Question = Schema.Struct({
-  question: Schema.String.annotate({ description: "The question, complete in itself." })
+  question: Schema.String.annotate({
+    description: "The question, complete in itself."
+  })
 })
 
 const askAPerson = Tool.make(Words.inputTool, {
@@ -94,7 +96,10 @@ const contractOf = (output: Schema.Top): Contract => {
   const decode = Schema.decodeUnknownEffect(submissionOf(output))
   return {
     check: (args) =>
-      Effect.match(ambient(decode(args)), { onFailure: (error) => error.message, onSuccess: () => undefined })
+      Effect.match(ambient(decode(args)), {
+        onFailure: (error) => error.message,
+        onSuccess: () => undefined
+      })
   }
 }
 
@@ -168,7 +173,10 @@ export const prepare = Effect.fnUntraced(function* (definition: Definition, stre
     agent: definition.name,
     toolkit,
     contract: output === undefined ? undefined : contractOf(output),
-    rules: { repetition: definition.policy.repetition, stopWhen: definition.stopWhen },
+    rules: {
+      repetition: definition.policy.repetition,
+      stopWhen: definition.stopWhen
+    },
     policy: definition.policy,
     streaming,
     model,
@@ -179,7 +187,10 @@ export const prepare = Effect.fnUntraced(function* (definition: Definition, stre
       return Effect.zipWith(
         Tokens.countRequest(prompt.content, tools),
         Tokens.countReply(textOf(message), callsOf(message)),
-        (promptTokens, completionTokens) => ({ promptTokens, completionTokens })
+        (promptTokens, completionTokens) => ({
+          promptTokens,
+          completionTokens
+        })
       )
     }
   }

@@ -119,7 +119,14 @@ export const make = Effect.fnUntraced(function* (
     for (const body of bodies) {
       if (needsPower(body, draft)) durability = "power"
       const seq = draft?.seq ?? 0
-      const event: RunEvent = { v: version, runId, seq, at, elapsedMs: elapsedMs(), ...body }
+      const event: RunEvent = {
+        v: version,
+        runId,
+        seq,
+        at,
+        elapsedMs: elapsedMs(),
+        ...body
+      }
       if (draft === undefined) draft = RunState.begin(event)
       else RunState.apply(draft, event)
       staged.push(event)
@@ -134,7 +141,13 @@ export const make = Effect.fnUntraced(function* (
     const [first] = staged
     if (first === undefined) return Effect.void
     const events = staged
-    const append = { runId, expected: first.seq, events, summary: summaryOf(state()), durability }
+    const append = {
+      runId,
+      expected: first.seq,
+      events,
+      summary: summaryOf(state()),
+      durability
+    }
     staged = []
     durability = "process"
     return Effect.map(store.append(append), () => events.forEach(publish))
@@ -157,6 +170,14 @@ export const make = Effect.fnUntraced(function* (
       return flush
     })
 
-  const journal: Journal = { runId, state, elapsedMs, nowMs, stage, commit, publish }
+  const journal: Journal = {
+    runId,
+    state,
+    elapsedMs,
+    nowMs,
+    stage,
+    commit,
+    publish
+  }
   return journal
 })

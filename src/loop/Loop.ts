@@ -1,11 +1,14 @@
 /**
  * The interpreter: asks the core what comes next, does it, and writes down what happened, until the run has stopped.
  */
+import type * as Prompt from "effect/ai/Prompt"
+import type * as Tool from "effect/ai/Tool"
 import * as Cause from "effect/Cause"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Option from "effect/Option"
+import * as Result from "effect/Result"
 import * as Stream from "effect/Stream"
 import type { Numbered } from "../run/Command.ts"
 import { type Ending, nextStep, type Refusal } from "../run/NextStep.ts"
@@ -15,6 +18,7 @@ import type { PendingCall } from "../run/RunState.ts"
 import * as RunState from "../run/RunState.ts"
 import { RunStore } from "../store/RunStore.ts"
 import { type Outcome, Reconcile, unknown } from "../tool/ToolPolicy.ts"
+import * as Desk from "./Desk.ts"
 import * as Digest from "./Digest.ts"
 import { ambient, type Job } from "./Job.ts"
 import type { Journal } from "./Journal.ts"
@@ -61,6 +65,30 @@ const refuse = (call: PendingCall, refusal: Refusal): Body => ({
   ...(refusal._tag === "NoBudget" ? { short: refusal.exhausted.resource } : undefined)
 })
 
+/** What the tool says of the need for a person. A question that fails, or is not answered in time, means yes. */
+const needsPerson = (
+  journal: Journal,
+  { name, needsApproval }: Tool.Any,
+  toolCallId: string,
+  args: unknown,
+  messages: ReadonlyArray<Prompt.Message>
+): Effect.Effect<boolean> => {
+  if (typeof needsApproval !== "function") return Effect.succeed(needsApproval !== false)
+  const { timeMs = Number.POSITIVE_INFINITY } = journal.state().limits
+  return Effect.suspend(() => {
+    const asked = needsApproval(args, { toolCallId, messages })
+    return Effect.isEffect(asked) ? ambient(asked) : Effect.succeed(asked)
+  }).pipe(
+    Effect.timeoutOrElse({
+      duration: Math.max(0, timeMs - journal.elapsedMs()),
+      orElse: () => Effect.succeed(true)
+    }),
+    Effect.catchCause((cause) =>
+      Effect.as(Effect.logWarning(`needsApproval of ${name} failed, so a person is asked`, cause), true)
+    )
+  )
+}
+
 /**
  * Asks each tool whether the call needs a person, before any of them starts. Whatever goes wrong with the question
  * means yes; arguments that do not fit need nobody, for they cannot run.
@@ -78,27 +106,24 @@ const checkApprovals = Effect.fnUntraced(function* (
     const decoded = tool === undefined ? Option.none() : yield* Plan.decodeArgs(tool, args)
     if (tool === undefined || Option.isNone(decoded)) {
       const reason = "the arguments do not fit the tool, so it will not run"
-      journal.stage({ type: "approval_resolved", callId, decision: "not_required", argsDigest, reason })
+      journal.stage({
+        type: "approval_resolved",
+        callId,
+        decision: "not_required",
+        argsDigest,
+        reason
+      })
       continue
     }
-    const { needsApproval } = tool
-    const answer =
-      typeof needsApproval === "function"
-        ? yield* Effect.suspend(() => {
-            const asked = needsApproval(decoded.value, { toolCallId: callId, messages })
-            return Effect.isEffect(asked) ? ambient(asked) : Effect.succeed(asked)
-          }).pipe(
-            Effect.catchCause((cause) =>
-              Effect.as(
-                Effect.logWarning(`needsApproval of ${name} failed, so a person is asked`, cause),
-                true
-              )
-            )
-          )
-        : needsApproval !== false
+    const answer = yield* needsPerson(journal, tool, callId, decoded.value, messages)
     journal.stage(
       answer === false
-        ? { type: "approval_resolved", callId, decision: "not_required", argsDigest }
+        ? {
+            type: "approval_resolved",
+            callId,
+            decision: "not_required",
+            argsDigest
+          }
         : { type: "approval_required", callId, tool: name, args, argsDigest }
     )
   }
@@ -109,9 +134,21 @@ const lookUp = (job: Job, journal: Journal, call: PendingCall): Effect.Effect<Ou
   const tool = Plan.toolOf(job, call.tool)
   const ask = tool === undefined ? undefined : Context.get(tool.annotations, Reconcile)
   if (ask === undefined) return Effect.succeed(unknown)
-  const idempotencyKey = Plan.keyOf(tool, { ...call, runId: journal.runId })
-  return Effect.suspend(() => ask({ ...call, runId: journal.runId, idempotencyKey })).pipe(
-    Effect.timeoutOrElse({ duration: "30 seconds", orElse: () => Effect.succeed(unknown) }),
+  const { runId } = journal
+  return Effect.suspend(() => {
+    const { args, callId, tool } = call
+    return ask({
+      runId,
+      callId,
+      tool,
+      args,
+      idempotencyKey: Plan.keyOf(job, runId, call)
+    })
+  }).pipe(
+    Effect.timeoutOrElse({
+      duration: "30 seconds",
+      orElse: () => Effect.succeed(unknown)
+    }),
     Effect.catchCause((cause) =>
       Effect.as(Effect.logWarning(`looking up ${call.tool} (${call.callId}) failed`, cause), unknown)
     )
@@ -127,15 +164,28 @@ const reconcile = Effect.fnUntraced(function* (
   for (const call of calls) {
     const { callId, tool } = call
     const found = yield* lookUp(job, journal, call)
-    const base = { type: "outcome_resolved", callId, tool, by: "reconcile" } as const
+    const base = {
+      type: "outcome_resolved",
+      callId,
+      tool,
+      by: "reconcile"
+    } as const
     if (found._tag === "Happened") {
       const { result } = found
       const content = typeof result === "string" ? result : JSON.stringify(result)
       yield* journal.commit({ ...base, outcome: "happened", content })
     } else if (found._tag === "DidNotHappen") {
-      yield* journal.commit({ ...base, outcome: "did_not_happen", content: Words.didNotHappen })
+      yield* journal.commit({
+        ...base,
+        outcome: "did_not_happen",
+        content: Words.didNotHappen
+      })
     } else {
-      yield* journal.commit({ ...base, outcome: "still_unknown", content: Words.outcomeUnknown(tool) })
+      yield* journal.commit({
+        ...base,
+        outcome: "still_unknown",
+        content: Words.outcomeUnknown(tool)
+      })
     }
   }
 })
@@ -143,19 +193,26 @@ const reconcile = Effect.fnUntraced(function* (
 const executeAll = Effect.fnUntraced(function* (
   job: Job,
   journal: Journal,
-  desk: ToolCall.Desk,
+  desk: Desk.Desk,
   calls: ReadonlyArray<PendingCall>
 ) {
-  const running: Array<PendingCall> = []
+  const running: Array<ToolCall.Claimed> = []
   for (const call of calls) {
     const known = ToolCall.withoutExecution(job, desk, call)
-    if (known === undefined) running.push(call)
-    journal.stage(known ?? ToolCall.startOf(job, journal, call))
+    const claimed = known === undefined ? ToolCall.claim(job, journal, call) : undefined
+    if (claimed === undefined || known !== undefined) {
+      if (known !== undefined) journal.stage(known)
+    } else if (Result.isFailure(claimed)) {
+      journal.stage(ToolCall.notStarted(call, claimed.failure))
+    } else {
+      running.push(claimed.success)
+      journal.stage(ToolCall.startOf(claimed.success))
+    }
   }
   yield* journal.commit()
   const [only] = running
   if (only !== undefined && running.length === 1) return yield* ToolCall.execute(job, journal, desk, only)
-  const endings = yield* Effect.forEach(running, (call) => ToolCall.execute(job, journal, desk, call), {
+  const endings = yield* Effect.forEach(running, (claimed) => ToolCall.execute(job, journal, desk, claimed), {
     concurrency: "unbounded"
   })
   return endings.find((ending) => ending !== undefined)
@@ -178,7 +235,13 @@ export const takeIn = Effect.fnUntraced(function* (
     const by = command.by === undefined ? undefined : { by: command.by }
     const { callId } = call
     if (command.type === "answer" && call.kind === "input") {
-      journal.stage({ type: "input_given", callId, answer: command.answer, command: id, ...by })
+      journal.stage({
+        type: "input_given",
+        callId,
+        answer: command.answer,
+        command: id,
+        ...by
+      })
     } else if (command.type === "resolve" && call.status === "unknown") {
       const { content, outcome } = command
       journal.stage({
@@ -233,19 +296,31 @@ const stop = Effect.fnUntraced(function* (journal: Journal, ending: Ending) {
     for (const { callId, kind, tool } of journal.state().pending) {
       if (kind !== "submit") continue
       const content = Words.submitted
-      journal.stage({ type: "tool_result", callId, tool, content, ok: true, ms: 0, disposition: "executed" })
+      journal.stage({
+        type: "tool_result",
+        callId,
+        tool,
+        content,
+        ok: true,
+        ms: 0,
+        disposition: "executed"
+      })
     }
   }
   if (ending.reason === "input") {
     const question = questionOf(journal.state())
     if (question?.runId === journal.runId) {
-      journal.stage({ type: "input_required", callId: question.callId, question: question.text })
+      journal.stage({
+        type: "input_required",
+        callId: question.callId,
+        question: question.text
+      })
     }
   }
   yield* journal.commit(stopped(journal, ending))
 })
 
-const interpret = Effect.fnUntraced(function* (job: Job, journal: Journal, desk: ToolCall.Desk) {
+const interpret = Effect.fnUntraced(function* (job: Job, journal: Journal, desk: Desk.Desk) {
   const conversation: ModelCall.Conversation = {
     mirror: Transcript.mirror(),
     ids: Plan.ids(journal.state().messages)
@@ -303,7 +378,7 @@ const cancelled = Effect.fnUntraced(function* (journal: Journal) {
  * with its reason before it goes on; a defect becomes the ending `failed`. Only the store can fail.
  */
 export const drive = Effect.fnUntraced(function* (job: Job, journal: Journal) {
-  const desk = ToolCall.desk(job, journal.state())
+  const desk = Desk.make(job, journal.state())
   const cut = () => {
     for (const call of journal.state().pending) {
       if (call.status === "running") journal.stage(ToolCall.cutOff(journal, desk, call))
@@ -326,7 +401,13 @@ export const drive = Effect.fnUntraced(function* (job: Job, journal: Journal) {
       const { parent } = journal.state()
       const without = parent === undefined ? "the run was interrupted" : `run ${parent.runId} was stopped`
       const detail = cancelReasonOf(exit.cause) ?? without
-      return journal.commit(stopped(journal, { status: "interrupted", reason: "cancelled", detail }))
+      return journal.commit(
+        stopped(journal, {
+          status: "interrupted",
+          reason: "cancelled",
+          detail
+        })
+      )
     })
   )
 })

@@ -10,7 +10,7 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Random from "effect/Random"
 import * as Stream from "effect/Stream"
-import type { Purpose } from "../run/Limits.ts"
+import * as Limits from "../run/Limits.ts"
 import { callsOf, textOf } from "../run/Message.ts"
 import * as Money from "../run/Money.ts"
 import type { Ending } from "../run/NextStep.ts"
@@ -34,9 +34,15 @@ export interface Conversation {
  */
 const estimateOf = (job: Job, state: RunState): Estimate => {
   const { completionTokens, promptTokens } = state.lastUsage
-  const usage = { promptTokens: promptTokens + completionTokens, completionTokens }
+  const usage = {
+    promptTokens: promptTokens + completionTokens,
+    completionTokens
+  }
   const price = job.priceOf(job.model)
-  return { usage, costUsd: price === undefined ? 0 : Money.costOf(price, usage) }
+  return {
+    usage,
+    costUsd: price === undefined ? 0 : Money.costOf(price, usage)
+  }
 }
 
 /** What came of one attempt: the parts that arrived, and the error that ended them. */
@@ -86,7 +92,10 @@ const whole = (options: Options) =>
   LanguageModel.generateText(options).pipe(
     Effect.match({
       onFailure: (error): Attempt => ({ parts: [], error }),
-      onSuccess: ({ content }): Attempt => ({ parts: content, error: undefined })
+      onSuccess: ({ content }): Attempt => ({
+        parts: content,
+        error: undefined
+      })
     })
   )
 
@@ -94,7 +103,7 @@ const whole = (options: Options) =>
 const isContent = ({ type }: Response.AnyPart): boolean =>
   type !== "response-metadata" && type !== "finish" && type !== "error"
 
-const toolChoiceFor = (job: Job, purpose: Purpose) => {
+const toolChoiceFor = (job: Job, purpose: Limits.Purpose) => {
   if (purpose === "investigate") return "auto" as const
   const oneOf = Object.values(job.toolkit.tools)
     .filter((tool) => Plan.purposeOf(tool) === "handoff")
@@ -127,7 +136,10 @@ const usageOfError = (error: AiError.AiError): Money.Usage | undefined => {
   const usage = "usage" in error.reason ? error.reason.usage : undefined
   return usage?.promptTokens === undefined
     ? undefined
-    : { promptTokens: usage.promptTokens, completionTokens: usage.completionTokens ?? 0 }
+    : {
+        promptTokens: usage.promptTokens,
+        completionTokens: usage.completionTokens ?? 0
+      }
 }
 
 const costOf = (job: Job, model: string | undefined, usage: Money.Usage) => {
@@ -140,6 +152,7 @@ const costOf = (job: Job, model: string | undefined, usage: Money.Usage) => {
 /** Whether a reply is whole, so that its calls may run and its text may be the answer. */
 const whyIncomplete = (reply: Reply, error: AiError.AiError | undefined): string | undefined => {
   if (error !== undefined) return "the connection broke"
+  if (reply.finish === "content-filter") return "the provider's content filter"
   if (reply.finish === "length") return "it reached the output limit"
   return reply.finish === "error" ? "the provider reported an error" : undefined
 }
@@ -194,13 +207,6 @@ const take = Effect.fnUntraced(function* (
     answers: ends && note === undefined,
     ...(note === undefined ? undefined : { note })
   })
-  return reply.finish === "content-filter"
-    ? ({
-        status: "failed",
-        reason: "provider_refused",
-        detail: "the provider's content filter cut the reply off"
-      } satisfies Ending)
-    : undefined
 })
 
 /**
@@ -211,7 +217,7 @@ export const ask = Effect.fnUntraced(function* (
   job: Job,
   journal: Journal,
   conversation: Conversation,
-  purpose: Purpose
+  purpose: Limits.Purpose
 ) {
   for (let attempt = 1; ; attempt++) {
     const before = journal.state()
@@ -239,22 +245,31 @@ export const ask = Effect.fnUntraced(function* (
     }
     const request = job.streaming
       ? streamed(options, (delta) =>
-          journal.publish({ type: "text_delta", runId: journal.runId, turn, attempt, delta })
+          journal.publish({
+            type: "text_delta",
+            runId: journal.runId,
+            turn,
+            attempt,
+            delta
+          })
         )
       : whole(options)
-    const { timeMs } = state.limits
+    const timeLeft = () => Limits.timeLeftMs(journal.state().limits, journal.elapsedMs(), purpose)
+    const limitMs = timeLeft()
     const outcome =
-      timeMs === undefined
+      limitMs === Number.POSITIVE_INFINITY
         ? yield* request
-        : Option.getOrUndefined(
-            yield* Effect.timeoutOption(request, Math.max(0, timeMs - journal.elapsedMs()))
-          )
-    // The deadline: the claim is settled as lost when the run stops for it.
-    if (outcome === undefined) return undefined
+        : Option.getOrUndefined(yield* Effect.timeoutOption(request, limitMs))
+    if (outcome === undefined) {
+      // The deadline. The claim stays open and is counted as lost; a timer that was early must not look like time left.
+      while (timeLeft() > 0) yield* Effect.sleep(Math.ceil(timeLeft()))
+      return undefined
+    }
     const ms = Math.round(journal.nowMs() - startedMs)
     const { error, parts } = outcome
     if (error === undefined || parts.some(isContent)) {
-      return yield* take(job, journal, conversation, { parts, error }, prompt, ms)
+      yield* take(job, journal, conversation, { parts, error }, prompt, ms)
+      return undefined
     }
 
     const usage = usageOfError(error)
@@ -269,8 +284,7 @@ export const ask = Effect.fnUntraced(function* (
     } as const
     const asked = error.retryAfter === undefined ? undefined : Duration.toMillis(error.retryAfter)
     const retryInMs = asked ?? (yield* backoffMs(attempt))
-    const left = timeMs === undefined ? Number.POSITIVE_INFINITY : timeMs - journal.elapsedMs()
-    if (!error.isRetryable || attempt > job.policy.modelRetries || retryInMs >= left) {
+    if (!error.isRetryable || attempt > job.policy.modelRetries || retryInMs >= timeLeft()) {
       journal.stage(failed)
       return endingOf(error, journal.state())
     }

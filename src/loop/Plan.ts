@@ -9,6 +9,7 @@ import * as Schema from "effect/Schema"
 import type * as Limits from "../run/Limits.ts"
 import type { AssistantMessage, Message, ToolCallPart } from "../run/Message.ts"
 import type { CallEffect, PlannedCall } from "../run/RunEvent.ts"
+import type { PendingCall } from "../run/RunState.ts"
 import { IdempotencyKey, Purpose, Reconcile } from "../tool/ToolPolicy.ts"
 import * as Digest from "./Digest.ts"
 import { ambient, type Job } from "./Job.ts"
@@ -29,12 +30,13 @@ export const purposeOf = (tool: Tool.Any | undefined): Limits.Purpose =>
   tool === undefined ? "investigate" : Context.get(tool.annotations, Purpose)
 
 /** The key under which a call may be repeated: the tool's own, or a digest. */
-export const keyOf = (
-  tool: Tool.Any | undefined,
-  call: Parameters<typeof Digest.idempotencyKey>[0] & { readonly tool: string; readonly args: Schema.Json }
-): string => {
+export const keyOf = (job: Job, runId: string, call: PendingCall): string => {
+  const { args, argsDigest, callId, tool: name, turn } = call
+  const tool = toolOf(job, name)
   const own = tool === undefined ? undefined : Context.get(tool.annotations, IdempotencyKey)
-  return own === undefined ? Digest.idempotencyKey(call) : own(call)
+  return own === undefined
+    ? Digest.idempotencyKey({ runId, turn, callId, argsDigest })
+    : own({ runId, callId, tool: name, args })
 }
 
 /**
@@ -88,12 +90,22 @@ export const plan = Effect.fnUntraced(function* (job: Job, calls: ReadonlyArray<
     if (job.contract !== undefined && call.name === Words.submitTool && !submitted) {
       if ((yield* job.contract.check(call.params)) === undefined) {
         submitted = true
-        planned.push({ ...base, kind: "submit", purpose: "handoff", effect: "read" })
+        planned.push({
+          ...base,
+          kind: "submit",
+          purpose: "handoff",
+          effect: "read"
+        })
         continue
       }
     }
     if (job.contract !== undefined && call.name === Words.inputTool && isQuestion(call.params)) {
-      planned.push({ ...base, kind: "input", purpose: "handoff", effect: "read" })
+      planned.push({
+        ...base,
+        kind: "input",
+        purpose: "handoff",
+        effect: "read"
+      })
       continue
     }
     const asks = tool?.needsApproval !== undefined && tool.needsApproval !== false

@@ -121,7 +121,11 @@ const takeUp = Effect.fnUntraced(function* (
 
 const finish = Effect.fnUntraced(function* (definition: Definition, run: RunState) {
   if (run.status === "completed") {
-    const completed: Finished = { _tag: "Completed", output: yield* readOutput(definition, run), run }
+    const completed: Finished = {
+      _tag: "Completed",
+      output: yield* readOutput(definition, run),
+      run
+    }
     return completed
   }
   const exit = RunExit.fromState(run)

@@ -85,12 +85,23 @@ const said = (
 ): { messages: Array<Message>; answer?: Body } => {
   if (message === undefined) {
     const handedOff = state.pending.length === 0 && state.phase === "handoff" && state.answered
-    return { messages: handedOff ? [{ role: "user", content: Words.goOn }] : [] }
+    return {
+      messages: handedOff ? [{ role: "user", content: Words.goOn }] : []
+    }
   }
   const question = RunExit.questionOf(state)
   return question?.runId === state.runId
-    ? { messages: [], answer: { type: "input_given", callId: question.callId, answer: message } }
-    : { messages: question === undefined ? [{ role: "user", content: message }] : [] }
+    ? {
+        messages: [],
+        answer: {
+          type: "input_given",
+          callId: question.callId,
+          answer: message
+        }
+      }
+    : {
+        messages: question === undefined ? [{ role: "user", content: message }] : []
+      }
 }
 
 /** Takes up a run that stopped or whose driver is gone, and drives it until it stops. The caller holds its lease. */
@@ -105,11 +116,19 @@ export const resume = Effect.fnUntraced(function* (
   const commands = yield* store.inbox(runId, state.inbox)
   const question = RunExit.questionOf(state)
   if (message !== undefined && question !== undefined && question.runId !== runId) {
-    yield* store.send(question.runId, { type: "answer", callId: question.callId, answer: message })
+    yield* store.send(question.runId, {
+      type: "answer",
+      callId: question.callId,
+      answer: message
+    })
   }
   const { answer, messages } = said(state, message)
   const journal = yield* Journal.make(runId, state, yield* listenersOf(job.agent, watcher))
-  journal.stage({ type: "run_resumed", inbox: commands.at(-1)?.id ?? state.inbox, messages })
+  journal.stage({
+    type: "run_resumed",
+    inbox: commands.at(-1)?.id ?? state.inbox,
+    messages
+  })
   if (limits !== undefined) journal.stage({ type: "limits_changed", limits })
   if (answer !== undefined) journal.stage(answer)
   yield* Loop.takeIn(job, journal, commands)

@@ -3,14 +3,16 @@
  * both, and its cost in the caller's.
  */
 import * as Effect from "effect/Effect"
+import { InvalidLimits } from "../run/Limits.ts"
 import { textOf } from "../run/Message.ts"
 import type { LiveEvent, Suspension } from "../run/RunEvent.ts"
 import * as RunExit from "../run/RunExit.ts"
 import type { RunState } from "../run/RunState.ts"
+import { RunBusy, RunNotFound, RunStoreError } from "../store/RunStore.ts"
 import { CurrentCall } from "../tool/CurrentCall.ts"
 import * as ToolFailure from "../tool/ToolFailure.ts"
-import { ChildLink, ChildSuspended } from "./ChildRun.ts"
-import type { Definition } from "./Definition.ts"
+import { ChildEnded, ChildLink, ChildStuck, ChildSuspended } from "./ChildRun.ts"
+import { AgentMismatch, type Definition, UnpricedModel } from "./Definition.ts"
 import * as Runs from "./Runs.ts"
 import * as Words from "./Words.ts"
 
@@ -36,17 +38,34 @@ const suspensionOf = (run: RunState, tag: keyof typeof suspensionReason): Suspen
   }
 }
 
-const lastText = (run: RunState): string => {
-  for (const message of run.messages.toReversed()) {
+const short = (text: string): string => (text.length <= 500 ? text : `${text.slice(0, 500)} …`)
+
+/** What a run without an answer had found: its last words, or else what its tools last brought. */
+const found = ({ messages }: RunState): string => {
+  for (const message of messages.toReversed()) {
     const text = message.role === "assistant" ? textOf(message) : ""
     if (text !== "") return text
   }
-  return ""
+  return messages
+    .flatMap((message) =>
+      message.role === "tool" && message.ok ? [`${message.tool}: ${short(message.content)}`] : []
+    )
+    .slice(-3)
+    .join("; ")
 }
+
+const isStuck = (error: unknown): error is ChildStuck["error"] =>
+  error instanceof RunBusy ||
+  error instanceof RunStoreError ||
+  error instanceof RunNotFound ||
+  error instanceof UnpricedModel ||
+  error instanceof AgentMismatch ||
+  error instanceof InvalidLimits
 
 /**
  * Runs an agent for the tool call that is being executed, or takes its run up again if this call has started it before.
- * What a person has to settle suspends the call; any other ending short of an answer comes back in words.
+ * What a person has to settle suspends the call; any other ending short of an answer comes back in words. Outside a
+ * run, where nothing could be suspended, both are failures of the tool.
  */
 export const call = (
   definition: Definition,
@@ -55,23 +74,30 @@ export const call = (
   Effect.gen(function* () {
     const { callId, runId } = yield* CurrentCall
     const link = yield* ChildLink
+    // While it runs, so that a Stop finds what was spent; and at its end, for a run that had ended before is not driven.
     const watcher = (event: LiveEvent): void => {
       if (event.type === "turn") link?.charge(event.totalUsd)
       if (event.type === "run_stopped") link?.charge(event.costUsd)
     }
     const inside = link === undefined ? {} : { runId: `${runId}/${callId}` }
     const parent = link === undefined ? undefined : { runId, callId }
-    const { output } = yield* Runs.run(definition, input, inside, { streaming: false, watcher, parent })
-    return output
-  }).pipe(
-    Effect.catchIf(RunExit.isRunExit, (exit) => {
-      if (suspends(exit._tag)) return Effect.die(new ChildSuspended(suspensionOf(exit.run, exit._tag)))
-      return Effect.fail(
-        ToolFailure.recoverable(Words.childEnded(definition.name, exit.message, lastText(exit.run)))
+    const ending = yield* Runs.run(definition, input, inside, {
+      streaming: false,
+      watcher,
+      parent
+    }).pipe(
+      Effect.catchIf(RunExit.isRunExit, (exit) => Effect.succeed(exit)),
+      Effect.catch((error) =>
+        Effect.die(link !== undefined && isStuck(error) ? new ChildStuck(error) : error)
       )
-    }),
-    Effect.catchIf(
-      (error) => !(error instanceof ToolFailure.ToolFailure),
-      (error) => Effect.die(error)
     )
-  )
+    link?.charge(ending.run.costUsd)
+    if (ending._tag === "Completed") return ending.output
+    const words = Words.childEnded(definition.name, ending.message, found(ending.run))
+    if (link === undefined) return yield* ToolFailure.recoverable(words)
+    return yield* Effect.die(
+      suspends(ending._tag)
+        ? new ChildSuspended(suspensionOf(ending.run, ending._tag))
+        : new ChildEnded(words)
+    )
+  })

@@ -3,7 +3,7 @@
  */
 import * as Prompt from "effect/ai/Prompt"
 import type * as Response from "effect/ai/Response"
-import * as Schema from "effect/Schema"
+import type * as Schema from "effect/Schema"
 import type { AssistantMessage, Message, ProviderOptions } from "../run/Message.ts"
 import type { Usage } from "../run/Money.ts"
 
@@ -15,10 +15,19 @@ const assistantPart = (part: AssistantMessage["content"][number]): Prompt.Assist
     case "text":
       return Prompt.makePart("text", { text: part.text, ...optionsOf(part) })
     case "reasoning":
-      return Prompt.makePart("reasoning", { text: part.text, ...optionsOf(part) })
+      return Prompt.makePart("reasoning", {
+        text: part.text,
+        ...optionsOf(part)
+      })
     case "tool-call": {
       const { id, name, params, providerExecuted = false } = part
-      return Prompt.makePart("tool-call", { id, name, params, providerExecuted, ...optionsOf(part) })
+      return Prompt.makePart("tool-call", {
+        id,
+        name,
+        params,
+        providerExecuted,
+        ...optionsOf(part)
+      })
     }
     case "tool-result": {
       const { id, isFailure, name, result } = part
@@ -38,14 +47,22 @@ const userPart = (part: Exclude<Extract<Message, { role: "user" }>["content"], s
   if (part.type === "text") return Prompt.makePart("text", { text: part.text, ...optionsOf(part) })
   const { data, fileName, mediaType } = part
   const source = URL.canParse(data) ? new URL(data) : data
-  return Prompt.makePart("file", { mediaType, data: source, fileName, ...optionsOf(part) })
+  return Prompt.makePart("file", {
+    mediaType,
+    data: source,
+    fileName,
+    ...optionsOf(part)
+  })
 }
 
 /** A message as `effect/ai` wants it. */
 export const toPrompt = (message: Message): Prompt.Message => {
   switch (message.role) {
     case "system":
-      return Prompt.makeMessage("system", { content: message.content, ...optionsOf(message) })
+      return Prompt.makeMessage("system", {
+        content: message.content,
+        ...optionsOf(message)
+      })
     case "user": {
       const content =
         typeof message.content === "string"
@@ -60,8 +77,16 @@ export const toPrompt = (message: Message): Prompt.Message => {
       })
     case "tool": {
       const { callId, content, ok, tool } = message
-      const result = { id: callId, name: tool, isFailure: !ok, result: content, providerExecuted: false }
-      return Prompt.makeMessage("tool", { content: [Prompt.makePart("tool-result", result)] })
+      const result = {
+        id: callId,
+        name: tool,
+        isFailure: !ok,
+        result: content,
+        providerExecuted: false
+      }
+      return Prompt.makeMessage("tool", {
+        content: [Prompt.makePart("tool-result", result)]
+      })
     }
   }
 }
@@ -82,13 +107,14 @@ export const mirror = (): Mirror => {
   }
 }
 
-const isJson = Schema.is(Schema.Json)
-
-/** A value as JSON would carry it: what JSON has no word for is lost. */
-export const toJson = (value: unknown): Schema.Json => {
-  if (isJson(value)) return value
-  const text = JSON.stringify(value)
-  return text === undefined ? null : JSON.parse(text)
+/** A value as JSON would carry it; `undefined` if it cannot, as with a cycle or a bigint. */
+export const toJson = (value: unknown): Schema.Json | undefined => {
+  try {
+    const text = JSON.stringify(value)
+    return text === undefined ? null : JSON.parse(text)
+  } catch {
+    return undefined
+  }
 }
 
 /** A model's reply, in the transcript's terms. `usage` is absent where the provider left it out. */
@@ -123,19 +149,30 @@ type Mutable<T> = { -readonly [K in keyof T]: T[K] }
 export const readReply = (parts: ReadonlyArray<AnyPart>): Reply => {
   const content: Array<Mutable<AssistantMessage["content"][number]>> = []
   const open = new Map<string, { text: string; options?: ProviderOptions }>()
-  const reply: Mutable<Omit<Reply, "content">> = { finish: "unknown", usage: undefined, model: undefined }
+  const reply: Mutable<Omit<Reply, "content">> = {
+    finish: "unknown",
+    usage: undefined,
+    model: undefined
+  }
   for (const part of parts) {
     switch (part.type) {
       case "text":
       case "reasoning": {
-        content.push({ type: part.type, text: part.text, ...metadataOf(part.metadata) })
+        content.push({
+          type: part.type,
+          text: part.text,
+          ...metadataOf(part.metadata)
+        })
         break
       }
       case "text-start":
       case "reasoning-start": {
         const type = part.type === "text-start" ? "text" : "reasoning"
         const piece = { type, text: "", ...metadataOf(part.metadata) } as const
-        const kept: Mutable<typeof piece> & { text: string; options?: ProviderOptions } = { ...piece }
+        const kept: Mutable<typeof piece> & {
+          text: string
+          options?: ProviderOptions
+        } = { ...piece }
         content.push(kept)
         open.set(`${type} ${part.id}`, kept)
         break
@@ -157,7 +194,7 @@ export const readReply = (parts: ReadonlyArray<AnyPart>): Reply => {
           type: "tool-call",
           id,
           name,
-          params: toJson(params ?? {}),
+          params: toJson(params ?? {}) ?? {},
           ...executed,
           ...metadataOf(metadata)
         })
@@ -166,8 +203,15 @@ export const readReply = (parts: ReadonlyArray<AnyPart>): Reply => {
       case "tool-result": {
         if (!part.providerExecuted) break
         const { encodedResult, id, isFailure, metadata, name } = part
-        const result = toJson(encodedResult)
-        content.push({ type: "tool-result", id, name, isFailure, result, ...metadataOf(metadata) })
+        const result = toJson(encodedResult) ?? null
+        content.push({
+          type: "tool-result",
+          id,
+          name,
+          isFailure,
+          result,
+          ...metadataOf(metadata)
+        })
         break
       }
       case "response-metadata": {
@@ -182,5 +226,8 @@ export const readReply = (parts: ReadonlyArray<AnyPart>): Reply => {
       default:
     }
   }
-  return { ...reply, content: content.filter((part) => part.type !== "text" || part.text !== "") }
+  return {
+    ...reply,
+    content: content.filter((part) => part.type !== "text" || part.text !== "")
+  }
 }

@@ -35,7 +35,7 @@ export const refusal = (call: PendingCall, why: Refusal): string => {
 
 /** What the model is told when only the reserve is left. */
 export const handoffNote = ({ resource: name }: Exhausted): string =>
-  `The ${resource[name]} for this task are used up, except for a small reserve. Do not investigate any further. Write a handoff now: what you have found, what is still open, and how to go on.`
+  `What this task may use of ${resource[name]} is used up, except for a small reserve. Do not investigate any further. Write a handoff now: what you have found, what is still open, and how to go on.`
 
 /** What the model is told after a reply that was cut off. */
 export const incompleteNote = (why: string, calls: number): string => {
@@ -71,8 +71,11 @@ export const wrongArguments = (tool: string, problem: string): string =>
 /** A failure, in the generic policy or where the tool did not word it for the model. */
 export const failed = "Error: the tool failed."
 
+/** What is added where nobody can tell what a tool that changes the world has done before it failed. */
+export const mayHaveHappened = "It may have taken effect."
+
 /** A transient failure of a tool that may not be repeated. */
-export const mayHaveHappened = "It was not tried again, because it may have taken effect."
+export const notTriedAgain = "It was not tried again, because it may have taken effect."
 
 /** A result that cannot be written down. */
 export const unencodable = (tool: string): string =>

@@ -123,7 +123,12 @@ const histogram = (id: string, description: string, attributes: Metric.Metric.At
 const toolMetrics = (agent: string) => (tool: string) => ({
   calls: series(16, (how) => {
     const [ok = other, disposition = other] = how.split(" ")
-    return counter("checkrein.tool.calls", "Tool calls that were settled", { agent, tool, ok, disposition })
+    return counter("checkrein.tool.calls", "Tool calls that were settled", {
+      agent,
+      tool,
+      ok,
+      disposition
+    })
   }),
   okMs: histogram("checkrein.tool.ms", "Time that a tool took, in milliseconds", { agent, tool, ok: "true" }),
   failedMs: histogram("checkrein.tool.ms", "Time that a tool took, in milliseconds", {
@@ -137,15 +142,28 @@ const agentMetrics = (agent: string) => ({
   turns: counter("checkrein.turns", "Model calls that came back", { agent }),
   turnMs: histogram("checkrein.turn.ms", "Time that a model call took, in milliseconds", { agent }),
   failures: series(64, (reason) =>
-    counter("checkrein.turn.failures", "Model calls that failed", { agent, reason })
+    counter("checkrein.turn.failures", "Model calls that failed", {
+      agent,
+      reason
+    })
   ),
-  promptTokens: counter("checkrein.tokens", "Tokens used", { agent, type: "prompt" }),
-  completionTokens: counter("checkrein.tokens", "Tokens used", { agent, type: "completion" }),
+  promptTokens: counter("checkrein.tokens", "Tokens used", {
+    agent,
+    type: "prompt"
+  }),
+  completionTokens: counter("checkrein.tokens", "Tokens used", {
+    agent,
+    type: "completion"
+  }),
   usd: counter("checkrein.cost.usd", "Money spent, in USD", { agent }),
   tools: series(256, toolMetrics(agent)),
   exits: series(64, (how) => {
     const [status = other, reason = other] = how.split(" ")
-    return counter("checkrein.exits", "Runs that stopped", { agent, status, reason })
+    return counter("checkrein.exits", "Runs that stopped", {
+      agent,
+      status,
+      reason
+    })
   })
 })
 type AgentMetrics = ReturnType<typeof agentMetrics>

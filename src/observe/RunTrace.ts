@@ -43,7 +43,9 @@ export const none: Sink = { write: () => {} }
  * const watched = Effect.provideService(Effect.void, RunTrace.RunTrace, { write: (event) => seen.push(event.type) })
  * ```
  */
-export const RunTrace = Context.Reference<Sink>("checkrein/observe/RunTrace", { defaultValue: () => none })
+export const RunTrace = Context.Reference<Sink>("checkrein/observe/RunTrace", {
+  defaultValue: () => none
+})
 
 /**
  * No trace, below a layer that has one.

@@ -65,7 +65,12 @@ export const agent = <A, E, R>(
   }
   return Effect.useSpan(`invoke_agent ${run.agent}`, { attributes }, (span) =>
     // A child run is not inside its parent's call as far as its logs are concerned: the inner names replace the outer.
-    around(body(span), span, { runId: run.runId, agent: run.agent, callId: undefined, tool: undefined })
+    around(body(span), span, {
+      runId: run.runId,
+      agent: run.agent,
+      callId: undefined,
+      tool: undefined
+    })
   )
 }
 
@@ -125,7 +130,10 @@ export const tool = <A, E, R>(
   return Effect.useSpan(`execute_tool ${call.tool}`, { attributes }, (span) =>
     Effect.withFiber((fiber) => {
       if (fiber.getRef(RecordContent)) span.attribute("gen_ai.tool.call.arguments", JSON.stringify(call.args))
-      return around(body(span), withoutArguments(span), { callId: call.callId, tool: call.tool })
+      return around(body(span), withoutArguments(span), {
+        callId: call.callId,
+        tool: call.tool
+      })
     })
   )
 }
@@ -159,7 +167,9 @@ const around = <A, E, R>(
   annotations: Record<string, unknown>
 ): Effect.Effect<A, E, R> =>
   Effect.updateContext(effect, (context: Context.Context<R>) => {
-    const logs: Record<string, unknown> = { ...Context.get(context, References.CurrentLogAnnotations) }
+    const logs: Record<string, unknown> = {
+      ...Context.get(context, References.CurrentLogAnnotations)
+    }
     for (const key in annotations) {
       if (annotations[key] === undefined) delete logs[key]
       else logs[key] = annotations[key]

@@ -29,7 +29,12 @@ export const line = (event: LiveEvent, options?: LineOptions): string | undefine
   const fields = fieldsOf(event)
   if (fields === undefined) return undefined
   const bodies = options?.bodies === true ? bodiesOf(event) : undefined
-  return JSON.stringify({ runId: event.runId, type: event.type, ...fields, ...bodies })
+  return JSON.stringify({
+    runId: event.runId,
+    type: event.type,
+    ...fields,
+    ...bodies
+  })
 }
 
 type Fields = { readonly [name: string]: unknown }
@@ -38,7 +43,11 @@ type Fields = { readonly [name: string]: unknown }
 const fieldsOf = (event: LiveEvent): Fields | undefined => {
   switch (event.type) {
     case "run_started":
-      return { agent: event.agent, parentRunId: event.parent?.runId, after: event.after }
+      return {
+        agent: event.agent,
+        parentRunId: event.parent?.runId,
+        after: event.after
+      }
     case "run_resumed":
       return { messages: event.messages.length }
     case "limits_changed":
@@ -58,7 +67,12 @@ const fieldsOf = (event: LiveEvent): Fields | undefined => {
       }
     }
     case "turn_failed":
-      return { turn: event.turn, attempt: event.attempt, reason: event.reason, retryInMs: event.retryInMs }
+      return {
+        turn: event.turn,
+        attempt: event.attempt,
+        reason: event.reason,
+        retryInMs: event.retryInMs
+      }
     case "tool_start":
       return {
         toolName: event.tool,
@@ -76,7 +90,11 @@ const fieldsOf = (event: LiveEvent): Fields | undefined => {
         disposition: event.disposition === "executed" ? undefined : event.disposition
       }
     case "approval_required":
-      return { toolName: event.tool, args: JSON.stringify(event.args), callId: event.callId }
+      return {
+        toolName: event.tool,
+        args: JSON.stringify(event.args),
+        callId: event.callId
+      }
     case "approval_resolved":
       return {
         callId: event.callId,
@@ -97,7 +115,12 @@ const fieldsOf = (event: LiveEvent): Fields | undefined => {
         childCostUsd: event.childCostUsd
       }
     case "outcome_resolved":
-      return { toolName: event.tool, callId: event.callId, outcome: event.outcome, by: event.by }
+      return {
+        toolName: event.tool,
+        callId: event.callId,
+        outcome: event.outcome,
+        by: event.by
+      }
     case "operation_started":
       return {
         toolName: event.tool,
@@ -110,7 +133,12 @@ const fieldsOf = (event: LiveEvent): Fields | undefined => {
     case "handoff":
       return event.exhausted
     case "run_stopped":
-      return { status: event.status, reason: event.reason, turns: event.turns, costUsd: event.costUsd }
+      return {
+        status: event.status,
+        reason: event.reason,
+        turns: event.turns,
+        costUsd: event.costUsd
+      }
   }
 }
 
@@ -127,13 +155,18 @@ const bodiesOf = (event: LiveEvent): Fields | undefined => {
     case "tool_result":
       return { content: event.content, detail: event.detail }
     case "approval_resolved":
-      return { args: event.args === undefined ? undefined : JSON.stringify(event.args) }
+      return {
+        args: event.args === undefined ? undefined : JSON.stringify(event.args)
+      }
     case "input_required":
       return { question: event.question }
     case "input_given":
       return { answer: event.answer }
     case "child_suspended":
-      return { detail: event.suspension.detail, question: event.suspension.question?.text }
+      return {
+        detail: event.suspension.detail,
+        question: event.suspension.question?.text
+      }
     case "outcome_resolved":
       return { content: event.content }
     default:

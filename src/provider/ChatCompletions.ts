@@ -36,7 +36,9 @@ export interface Options extends ChatRequest.Dialect {
   /** Sent as a bearer token, and shown nowhere. */
   readonly apiKey?: Redacted.Redacted<string> | string
   /** Further headers. Redacted values, and whatever is long enough to be a key, are shown nowhere. */
-  readonly headers?: { readonly [name: string]: Redacted.Redacted<string> | string }
+  readonly headers?: {
+    readonly [name: string]: Redacted.Redacted<string> | string
+  }
   /** The name of the provider in traces; by default the host of the address. */
   readonly provider?: string
   /** How long to wait for a reply, or for the next piece of a stream; by default 10 minutes. */

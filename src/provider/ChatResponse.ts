@@ -131,7 +131,10 @@ class Reader {
       }
     }
     if (this.done || this.assembler.finished)
-      return { parts: [...last.parts, ...this.assembler.end()], error: undefined }
+      return {
+        parts: [...last.parts, ...this.assembler.end()],
+        error: undefined
+      }
     return {
       parts: last.parts,
       error: ProviderError.network(

@@ -14,7 +14,10 @@ const Usage = Schema.Struct({
   completion_tokens: optional(Schema.Finite),
   total_tokens: optional(Schema.Finite),
   prompt_tokens_details: optional(
-    Schema.Struct({ cached_tokens: optional(Schema.Finite), cache_write_tokens: optional(Schema.Finite) })
+    Schema.Struct({
+      cached_tokens: optional(Schema.Finite),
+      cache_write_tokens: optional(Schema.Finite)
+    })
   ),
   prompt_cache_hit_tokens: optional(Schema.Finite),
   completion_tokens_details: optional(Schema.Struct({ reasoning_tokens: optional(Schema.Finite) }))
@@ -26,7 +29,10 @@ const CallDelta = Schema.Struct({
   index: optional(Schema.Finite),
   id: optional(Schema.String),
   function: optional(
-    Schema.Struct({ name: optional(Schema.String), arguments: Schema.optionalKey(Schema.Unknown) })
+    Schema.Struct({
+      name: optional(Schema.String),
+      arguments: Schema.optionalKey(Schema.Unknown)
+    })
   ),
   extra_content: Schema.optionalKey(Schema.Json)
 })
@@ -49,7 +55,12 @@ export const Completion = Schema.Struct({
   id: optional(Schema.String),
   model: optional(Schema.String),
   choices: optional(
-    Schema.Array(Schema.Struct({ message: optional(Delta), finish_reason: optional(Schema.String) }))
+    Schema.Array(
+      Schema.Struct({
+        message: optional(Delta),
+        finish_reason: optional(Schema.String)
+      })
+    )
   ),
   usage: optional(Usage)
 })
@@ -60,7 +71,12 @@ export const Chunk = Schema.Struct({
   id: optional(Schema.String),
   model: optional(Schema.String),
   choices: optional(
-    Schema.Array(Schema.Struct({ delta: optional(Delta), finish_reason: optional(Schema.String) }))
+    Schema.Array(
+      Schema.Struct({
+        delta: optional(Delta),
+        finish_reason: optional(Schema.String)
+      })
+    )
   ),
   usage: optional(Usage)
 })
@@ -170,7 +186,11 @@ export class Assembler {
     const parts: Array<Response.StreamPartEncoded> = []
     if (!this.started) {
       this.started = true
-      parts.push({ type: "response-metadata", id: chunk.id ?? undefined, modelId: chunk.model ?? undefined })
+      parts.push({
+        type: "response-metadata",
+        id: chunk.id ?? undefined,
+        modelId: chunk.model ?? undefined
+      })
     }
     if (chunk.usage) this.usage = chunk.usage
     const choice = chunk.choices?.[0]
@@ -208,20 +228,32 @@ export class Assembler {
     if (thought !== "") {
       this.begin("reasoning", parts)
       this.reasoning += thought
-      parts.push({ type: "reasoning-delta", id: `reasoning-${this.segments}`, delta: thought })
+      parts.push({
+        type: "reasoning-delta",
+        id: `reasoning-${this.segments}`,
+        delta: thought
+      })
     }
     if (delta.refusal) this.refused = true
     const text = textOf(delta.content) + (delta.refusal ?? "")
     if (text !== "") {
       this.begin("text", parts)
-      parts.push({ type: "text-delta", id: `text-${this.segments}`, delta: text })
+      parts.push({
+        type: "text-delta",
+        id: `text-${this.segments}`,
+        delta: text
+      })
     }
     for (const piece of delta.tool_calls ?? []) {
       const known = this.calls.length
       const call = this.callFor(piece)
       if (this.calls.length > known) {
         this.close(parts)
-        parts.push({ type: "tool-params-start", id: call.partId, name: call.name })
+        parts.push({
+          type: "tool-params-start",
+          id: call.partId,
+          name: call.name
+        })
       }
       const text = argumentsOf(piece.function?.arguments)
       call.arguments += text
@@ -273,7 +305,11 @@ export class Assembler {
     if (this.open === "text") parts.push({ type: "text-end", id })
     if (this.open === "reasoning") {
       const metadata = this.replayed()
-      parts.push({ type: "reasoning-end", id, ...(metadata === undefined ? undefined : { metadata }) })
+      parts.push({
+        type: "reasoning-end",
+        id,
+        ...(metadata === undefined ? undefined : { metadata })
+      })
     }
     this.open = undefined
   }
@@ -319,7 +355,11 @@ export const parts = (completion: Completion, options: Options = {}): Array<Resp
         all.push({ type: "text", text })
         break
       case "reasoning-end":
-        all.push({ type: "reasoning", text, ...(part.metadata ? { metadata: part.metadata } : undefined) })
+        all.push({
+          type: "reasoning",
+          text,
+          ...(part.metadata ? { metadata: part.metadata } : undefined)
+        })
         break
       case "response-metadata":
       case "tool-call":

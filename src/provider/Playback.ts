@@ -108,7 +108,13 @@ const cutOff = (content: string, calls: ReadonlyArray<Wire.ToolCall>, tokens: nu
   const kept: Array<Wire.ToolCall> = []
   for (const call of calls) {
     if (left <= 0) break
-    kept.push({ ...call, function: { ...call.function, arguments: call.function.arguments.slice(0, left) } })
+    kept.push({
+      ...call,
+      function: {
+        ...call.function,
+        arguments: call.function.arguments.slice(0, left)
+      }
+    })
     left -= call.function.arguments.length
   }
   return { text, calls: kept }
@@ -173,7 +179,10 @@ export const make = (script: Script.Script, options: Options = {}): Player => {
     const usage = typeof wanted === "string" ? yield* count(request, reply.text, calls) : wanted
     if (cap === undefined || usage.completionTokens <= cap) return played(reply.text, calls, finish, usage)
     const rest = cutOff(reply.text, calls, usage.completionTokens, cap)
-    return played(rest.text, rest.calls, "length", { ...usage, completionTokens: cap })
+    return played(rest.text, rest.calls, "length", {
+      ...usage,
+      completionTokens: cap
+    })
   })
   return { script, play }
 }
@@ -193,7 +202,13 @@ export const chunks = ({ completion, message }: Played): ReadonlyArray<Completio
   for (const piece of pieces(message.content ?? "")) deltas.push({ content: piece })
   message.tool_calls?.forEach((call, index) => {
     deltas.push({
-      tool_calls: [{ index, id: call.id, function: { name: call.function.name, arguments: "" } }]
+      tool_calls: [
+        {
+          index,
+          id: call.id,
+          function: { name: call.function.name, arguments: "" }
+        }
+      ]
     })
     for (const piece of slices(call.function.arguments, 12)) {
       deltas.push({ tool_calls: [{ index, function: { arguments: piece } }] })
@@ -201,8 +216,19 @@ export const chunks = ({ completion, message }: Played): ReadonlyArray<Completio
   })
   const head = { id: completion.id ?? null, model: completion.model ?? null }
   return [
-    ...deltas.map((delta) => ({ ...head, choices: [{ delta, finish_reason: null }] })),
-    { ...head, choices: [{ delta: {}, finish_reason: completion.choices?.[0]?.finish_reason ?? null }] },
+    ...deltas.map((delta) => ({
+      ...head,
+      choices: [{ delta, finish_reason: null }]
+    })),
+    {
+      ...head,
+      choices: [
+        {
+          delta: {},
+          finish_reason: completion.choices?.[0]?.finish_reason ?? null
+        }
+      ]
+    },
     ...(completion.usage ? [{ ...head, choices: [], usage: completion.usage }] : [])
   ]
 }

@@ -109,7 +109,10 @@ const httpOf = (origin: Origin, answer: Answer): typeof AiError.HttpContext.Type
     const value = answer.headers[name]
     if (value !== undefined) headers[name] = value
   }
-  return { response: { status: answer.status, headers }, body: excerpt(origin, answer.body) }
+  return {
+    response: { status: answer.status, headers },
+    body: excerpt(origin, answer.body)
+  }
 }
 
 const waiting = <A extends object>(reason: A, wait: Option.Option<Duration.Duration>): A =>
@@ -148,7 +151,10 @@ export const fromAnswer = (origin: Origin, answer: Answer): AiError.AiError => {
   if (limited) {
     return fail(
       origin,
-      new AiError.RateLimitError({ ...(Option.isSome(wait) ? { retryAfter: wait.value } : undefined), http })
+      new AiError.RateLimitError({
+        ...(Option.isSome(wait) ? { retryAfter: wait.value } : undefined),
+        http
+      })
     )
   }
   if (status === 401 || status === 403 || /invalid_api_key|authentication/.test(kinds)) {
@@ -209,7 +215,12 @@ export const network = (origin: Origin, description: string): AiError.AiError =>
 
 /** The endpoint answered well, but with something that is no reply, as a busy one may do. Worth another try. */
 export const notAReply = (origin: Origin, what: string): AiError.AiError =>
-  fail(origin, new AiError.InternalProviderError({ description: `POST ${origin.url} answered ${what}` }))
+  fail(
+    origin,
+    new AiError.InternalProviderError({
+      description: `POST ${origin.url} answered ${what}`
+    })
+  )
 
 /** The endpoint does not speak this format. Trying again does not help. */
 export const notTheFormat = (origin: Origin, what: string): AiError.AiError =>

@@ -51,4 +51,7 @@ export const RequestParams = Context.Reference<RequestParams>("checkrein/Request
 export const add =
   (params: RequestParams) =>
   <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
-    Effect.updateService(effect, RequestParams, (current) => ({ ...current, ...params }))
+    Effect.updateService(effect, RequestParams, (current) => ({
+      ...current,
+      ...params
+    }))

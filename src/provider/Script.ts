@@ -139,7 +139,13 @@ export const call = (
   return {
     _tag: "Answer",
     text: "",
-    calls: [{ name, arguments: typeof args === "string" ? args : JSON.stringify(args), id }],
+    calls: [
+      {
+        name,
+        arguments: typeof args === "string" ? args : JSON.stringify(args),
+        id
+      }
+    ],
     ...rest
   }
 }

@@ -56,7 +56,13 @@ export const layer = (
     method: ProviderError.Origin["method"],
     outcome: Script.Failure | Script.Disconnect
   ): Effect.Effect<never, AiError.AiError> => {
-    const origin: ProviderError.Origin = { module: "Scripted", method, url, model, secrets: [] }
+    const origin: ProviderError.Origin = {
+      module: "Scripted",
+      method,
+      url,
+      model,
+      secrets: []
+    }
     if (outcome._tag === "Disconnect") return Effect.fail(lost(origin))
     return Effect.flatMap(Clock.currentTimeMillis, (now) =>
       Effect.fail(

@@ -189,7 +189,12 @@ export const routes = (options: Options): Layer.Layer<never, never, HttpRouter.H
       const answer = complete(players)
       const models = {
         object: "list",
-        data: scripts.map(({ name }) => ({ id: name, object: "model", created: 0, owned_by: "checkrein" }))
+        data: scripts.map(({ name }) => ({
+          id: name,
+          object: "model",
+          created: 0,
+          owned_by: "checkrein"
+        }))
       }
       return Layer.mergeAll(
         HttpRouter.add("POST", "/v1/chat/completions", (request) =>
@@ -200,7 +205,9 @@ export const routes = (options: Options): Layer.Layer<never, never, HttpRouter.H
           "*",
           "*",
           errorResponse(
-            Script.fail(404, { message: "there are POST /v1/chat/completions and GET /v1/models" })
+            Script.fail(404, {
+              message: "there are POST /v1/chat/completions and GET /v1/models"
+            })
           )
         )
       )
@@ -228,19 +235,26 @@ export const layer = (options: Options & Listen): Layer.Layer<ScriptedServer, Ht
       import("@effect/platform-node/NodeHttpServer"),
       import("node:http")
     ])
-    return server.layerServer(() => http.createServer(), { host, port, gracefulShutdownTimeout: 0 })
+    return server.layerServer(() => http.createServer(), {
+      host,
+      port,
+      gracefulShutdownTimeout: 0
+    })
   })
   const address = Layer.effect(
     ScriptedServer,
     Effect.map(HttpServer.HttpServer, ({ address }) => {
       const bound = address._tag === "UnixPathAddress" ? 0 : address.port
-      return { baseUrl: `http://${host.includes(":") ? `[${host}]` : host}:${bound}/v1`, port: bound }
+      return {
+        baseUrl: `http://${host.includes(":") ? `[${host}]` : host}:${bound}/v1`,
+        port: bound
+      }
     })
   )
-  return HttpRouter.serve(routes(served), { disableLogger: true, disableListenLog: true }).pipe(
-    Layer.provideMerge(address),
-    Layer.provide(Layer.unwrap(node))
-  )
+  return HttpRouter.serve(routes(served), {
+    disableLogger: true,
+    disableListenLog: true
+  }).pipe(Layer.provideMerge(address), Layer.provide(Layer.unwrap(node)))
 }
 
 /** Starts a server that stops with the scope, and says where it is. */

@@ -91,7 +91,10 @@ const make = (encode: (text: string) => number): Tokenizer => {
       const split = cut === -1 ? 0 : Math.max(0, rest.length - longestRun) + cut
       const head = split === 0 ? 0 : remembered(rest.slice(0, split))
       const tail = rest.slice(split)
-      counts = { followed: head + remembered(`${tail},{"`), last: head + remembered(`${tail}]`) }
+      counts = {
+        followed: head + remembered(`${tail},{"`),
+        last: head + remembered(`${tail}]`)
+      }
       perMessage.set(wire, counts)
     }
     return counts
@@ -167,7 +170,10 @@ export const countReply = (text: string, calls: ReadonlyArray<CountedCall>): Eff
       calls.map(({ id, name, params }) => ({
         id,
         type: "function",
-        function: { name, arguments: typeof params === "string" ? params : Wire.argumentsText(params) }
+        function: {
+          name,
+          arguments: typeof params === "string" ? params : Wire.argumentsText(params)
+        }
       }))
     )
   )

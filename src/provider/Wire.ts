@@ -25,7 +25,10 @@ export type ToolCall = typeof ToolCall.Type
 /** One part of a user message that is more than text. */
 export const ContentPart = Schema.Union([
   Schema.Struct({ type: Schema.Literal("text"), text: Schema.String }),
-  Schema.Struct({ type: Schema.Literal("image_url"), image_url: Schema.Struct({ url: Schema.String }) }),
+  Schema.Struct({
+    type: Schema.Literal("image_url"),
+    image_url: Schema.Struct({ url: Schema.String })
+  }),
   Schema.Struct({
     type: Schema.Literal("input_audio"),
     input_audio: Schema.Struct({ data: Schema.String, format: Schema.String })
@@ -44,7 +47,10 @@ const Content = Schema.Union([Schema.String, Schema.Array(ContentPart)])
 
 /** One message of a request. */
 export const Message = Schema.Union([
-  Schema.Struct({ role: Schema.Literals(["system", "developer"]), content: Content }),
+  Schema.Struct({
+    role: Schema.Literals(["system", "developer"]),
+    content: Content
+  }),
   Schema.Struct({ role: Schema.Literal("user"), content: Content }),
   Schema.Struct({
     role: Schema.Literal("assistant"),
@@ -124,11 +130,17 @@ const fileContent = (part: Prompt.FilePart): ContentPart => {
   if (part.mediaType.startsWith("audio/")) {
     const format =
       part.mediaType === "audio/mpeg" ? "mp3" : part.mediaType.slice("audio/".length).replace(/^x-/, "")
-    return { type: "input_audio", input_audio: { data: url.slice(url.indexOf(",") + 1), format } }
+    return {
+      type: "input_audio",
+      input_audio: { data: url.slice(url.indexOf(",") + 1), format }
+    }
   }
   return {
     type: "file",
-    file: { ...(part.fileName ? { filename: part.fileName } : undefined), file_data: url }
+    file: {
+      ...(part.fileName ? { filename: part.fileName } : undefined),
+      file_data: url
+    }
   }
 }
 
@@ -167,7 +179,12 @@ const assistantMessage = (message: Prompt.AssistantMessage): Message => {
   const text = textOf(message.content)
   return calls.length === 0
     ? { role: "assistant", content: text, ...replayed }
-    : { role: "assistant", content: text === "" ? null : text, tool_calls: calls, ...replayed }
+    : {
+        role: "assistant",
+        content: text === "" ? null : text,
+        tool_calls: calls,
+        ...replayed
+      }
 }
 
 const resultText = (result: unknown): string =>

@@ -36,7 +36,10 @@ export const Resolve = Schema.Struct({
 export type Resolve = typeof Resolve.Type
 
 /** Stops the run; `reason` becomes the detail of its ending. */
-export const Cancel = Schema.Struct({ type: Schema.Literal("cancel"), reason: Schema.String })
+export const Cancel = Schema.Struct({
+  type: Schema.Literal("cancel"),
+  reason: Schema.String
+})
 export type Cancel = typeof Cancel.Type
 
 /** One command. */

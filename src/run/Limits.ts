@@ -27,7 +27,10 @@ const amounts = {
 }
 
 /** Limits as they are stored with a run: an absent one is no limit. Money in USD, time in milliseconds. */
-export const Limits = Schema.Struct({ ...amounts, reserve: Schema.optionalKey(Schema.Struct(amounts)) })
+export const Limits = Schema.Struct({
+  ...amounts,
+  reserve: Schema.optionalKey(Schema.Struct(amounts))
+})
 export type Limits = typeof Limits.Type
 
 type Amounts = Omit<Limits, "reserve">
@@ -81,7 +84,9 @@ const amountsOf = (input: AmountsInput, where: string): Result.Result<Amounts, I
     if (!Number.isFinite(value) || value < 0 || (name !== "usd" && !Number.isSafeInteger(value))) {
       const kind = name === "usd" ? "a number of USD" : "a whole number"
       return Result.fail(
-        new InvalidLimits({ problem: `${where}${name} is ${value}, and must be ${kind} of at least 0` })
+        new InvalidLimits({
+          problem: `${where}${name} is ${value}, and must be ${kind} of at least 0`
+        })
       )
     }
     // Without the sign of a negative zero, which JSON has no word for.
@@ -92,7 +97,9 @@ const amountsOf = (input: AmountsInput, where: string): Result.Result<Amounts, I
     const ms = Option.isSome(duration) ? Duration.toMillis(duration.value) : Number.NaN
     if (Number.isNaN(ms) || ms < 0 || (ms === Number.POSITIVE_INFINITY && where !== "")) {
       return Result.fail(
-        new InvalidLimits({ problem: `${where}time is ${String(input.time)}, and must be a duration` })
+        new InvalidLimits({
+          problem: `${where}time is ${String(input.time)}, and must be a duration`
+        })
       )
     }
     if (ms !== Number.POSITIVE_INFINITY) out.timeMs = ms
@@ -157,7 +164,11 @@ export interface Used {
 }
 
 /** A resource that has run out: how much of it was used, and the limit. */
-export const Exhausted = Schema.Struct({ resource: Resource, used: Schema.Finite, limit: Schema.Finite })
+export const Exhausted = Schema.Struct({
+  resource: Resource,
+  used: Schema.Finite,
+  limit: Schema.Finite
+})
 export type Exhausted = typeof Exhausted.Type
 
 const rows = [
@@ -197,6 +208,13 @@ export const exhausted = (limits: Limits, used: Used, purpose: Purpose): Exhaust
     purpose,
     (resource) => resource !== "tool_calls" || limits.reserve?.toolCalls !== undefined
   )
+
+/** How long work of this purpose may still take, in milliseconds; `Infinity` without a limit. */
+export const timeLeftMs = ({ reserve, timeMs }: Limits, elapsedMs: number, purpose: Purpose): number => {
+  if (timeMs === undefined) return Number.POSITIVE_INFINITY
+  const kept = purpose === "investigate" ? (reserve?.timeMs ?? 0) : 0
+  return Math.max(0, timeMs - kept - elapsedMs)
+}
 
 /** The same limit with what has been used of it by now; `undefined` stays what it is. */
 export const refresh = (exhausted: Exhausted | undefined, used: Used): Exhausted | undefined => {
@@ -247,7 +265,11 @@ export const claim = (
 ): Result.Result<number, ClaimRefused | InvalidClaim> => {
   const { timeMs, toolCalls } = used
   if (!Number.isSafeInteger(toolCalls) || toolCalls < 0) {
-    return Result.fail(new InvalidClaim({ problem: `${toolCalls} tool calls cannot have been used` }))
+    return Result.fail(
+      new InvalidClaim({
+        problem: `${toolCalls} tool calls cannot have been used`
+      })
+    )
   }
   if (!Number.isFinite(timeMs))
     return Result.fail(new InvalidClaim({ problem: `${timeMs} ms cannot have passed` }))

@@ -13,7 +13,11 @@ export type ProviderOptions = typeof ProviderOptions.Type
 const options = { options: Schema.optionalKey(ProviderOptions) }
 
 /** A stretch of text. */
-export const TextPart = Schema.Struct({ type: Schema.Literal("text"), text: Schema.String, ...options })
+export const TextPart = Schema.Struct({
+  type: Schema.Literal("text"),
+  text: Schema.String,
+  ...options
+})
 export type TextPart = typeof TextPart.Type
 
 /** A file that a person attached: `data` is a URL or base64. */

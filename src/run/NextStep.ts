@@ -37,12 +37,21 @@ export interface Ending {
 /** One thing to do. */
 export type Step =
   | { readonly _tag: "AskModel"; readonly purpose: Limits.Purpose }
-  | { readonly _tag: "ExecuteCalls"; readonly calls: ReadonlyArray<PendingCall> }
+  | {
+      readonly _tag: "ExecuteCalls"
+      readonly calls: ReadonlyArray<PendingCall>
+    }
   | {
       readonly _tag: "AnswerCalls"
-      readonly answers: ReadonlyArray<{ readonly call: PendingCall; readonly refusal: Refusal }>
+      readonly answers: ReadonlyArray<{
+        readonly call: PendingCall
+        readonly refusal: Refusal
+      }>
     }
-  | { readonly _tag: "CheckApprovals"; readonly calls: ReadonlyArray<PendingCall> }
+  | {
+      readonly _tag: "CheckApprovals"
+      readonly calls: ReadonlyArray<PendingCall>
+    }
   | { readonly _tag: "Reconcile"; readonly calls: ReadonlyArray<PendingCall> }
   | { readonly _tag: "BeginHandoff"; readonly exhausted: Limits.Exhausted }
   | { readonly _tag: "AwaitCalls"; readonly calls: ReadonlyArray<PendingCall> }
@@ -146,11 +155,19 @@ export const nextStep = (state: RunState, rules: Rules, elapsedMs: number): Step
   if (pending.length === 0 && state.answered) {
     return state.phase === "handoff" && state.exhausted !== undefined
       ? stop(outOf(Limits.refresh(state.exhausted, State.used(state, elapsedMs)) ?? state.exhausted))
-      : stop({ status: "completed", reason: "answered", detail: "the model answered" })
+      : stop({
+          status: "completed",
+          reason: "answered",
+          detail: "the model answered"
+        })
   }
   const settling = pending.some((call) => call.kind !== "tool")
   if (settling && pending.every((call) => call.kind === "submit")) {
-    return stop({ status: "completed", reason: "submitted", detail: "the model submitted a valid result" })
+    return stop({
+      status: "completed",
+      reason: "submitted",
+      detail: "the model submitted a valid result"
+    })
   }
 
   const unknown = State.unknownOutcomes(state)
@@ -177,13 +194,22 @@ export const nextStep = (state: RunState, rules: Rules, elapsedMs: number): Step
     if (refused.length > 0) {
       return {
         _tag: "AnswerCalls",
-        answers: refused.map((call) => ({ call, refusal: { _tag: "HandoffOnly", exhausted } }))
+        answers: refused.map((call) => ({
+          call,
+          refusal: { _tag: "HandoffOnly", exhausted }
+        }))
       }
     }
   }
   const rejected = pending.filter((call) => call.approval === "rejected")
   if (rejected.length > 0) {
-    return { _tag: "AnswerCalls", answers: rejected.map((call) => ({ call, refusal: { _tag: "Rejected" } })) }
+    return {
+      _tag: "AnswerCalls",
+      answers: rejected.map((call) => ({
+        call,
+        refusal: { _tag: "Rejected" }
+      }))
+    }
   }
   const unasked = pending.filter((call) => call.approval === "ask")
   if (unasked.length > 0) return { _tag: "CheckApprovals", calls: unasked }

@@ -89,7 +89,10 @@ export const ApprovalRequest = Schema.Struct({
 export type ApprovalRequest = typeof ApprovalRequest.Type
 
 /** The run and the call from which a child run was started. */
-export const Parent = Schema.Struct({ runId: Schema.String, callId: Schema.String })
+export const Parent = Schema.Struct({
+  runId: Schema.String,
+  callId: Schema.String
+})
 export type Parent = typeof Parent.Type
 
 /** What a model call is expected to use: what it counts as if it never comes back. Money in USD. */
@@ -177,6 +180,7 @@ const ToolResult = event("tool_result", {
   disposition: Disposition,
   digest: Schema.optionalKey(Schema.String),
   wrongArguments: Schema.optionalKey(Schema.Literal(true)),
+  mayRepeat: Schema.optionalKey(Schema.Literal(true)),
   short: Schema.optionalKey(Resource),
   detail: Schema.optionalKey(Schema.String),
   childCostUsd: Schema.optionalKey(Schema.Finite)
@@ -199,7 +203,10 @@ const ApprovalResolved = event("approval_resolved", {
   command: Schema.optionalKey(Schema.Natural)
 })
 
-const InputRequired = event("input_required", { callId: Schema.String, question: Schema.String })
+const InputRequired = event("input_required", {
+  callId: Schema.String,
+  question: Schema.String
+})
 
 const InputGiven = event("input_given", {
   callId: Schema.String,
@@ -215,7 +222,11 @@ export const Suspension = Schema.Struct({
   detail: Schema.String,
   approvals: Schema.Array(ApprovalRequest),
   question: Schema.optionalKey(
-    Schema.Struct({ runId: Schema.String, callId: Schema.String, text: Schema.String })
+    Schema.Struct({
+      runId: Schema.String,
+      callId: Schema.String,
+      text: Schema.String
+    })
   ),
   unknown: Schema.Array(ApprovalRequest)
 })

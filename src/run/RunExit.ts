@@ -198,7 +198,11 @@ const isNonEmpty = <A>(items: ReadonlyArray<A>): items is readonly [A, ...Array<
  */
 export const fromState = (run: State.RunState): RunExit | undefined => {
   const detail = run.detail ?? ""
-  const { limit, resource, used } = run.exhausted ?? { limit: 0, resource: "turns", used: 0 }
+  const { limit, resource, used } = run.exhausted ?? {
+    limit: 0,
+    resource: "turns",
+    used: 0
+  }
   switch (run.reason) {
     case "max_turns":
       return new MaxTurnsExceeded({ run, limit })
@@ -212,7 +216,12 @@ export const fromState = (run: State.RunState): RunExit | undefined => {
       const question = questionOf(run)
       return question === undefined
         ? undefined
-        : new InputRequired({ run, runId: question.runId, callId: question.callId, question: question.text })
+        : new InputRequired({
+            run,
+            runId: question.runId,
+            callId: question.callId,
+            question: question.text
+          })
     }
     case "provider":
       return new ProviderUnavailable({ run })

@@ -370,7 +370,11 @@ export const apply = (draft: Draft, event: RunEvent): void => {
     }
     case "tool_start": {
       draft.toolCalls++
-      replace(draft, event.callId, (call) => ({ ...call, status: "running", attempts: event.attempt }))
+      replace(draft, event.callId, (call) => ({
+        ...call,
+        status: "running",
+        attempts: event.attempt
+      }))
       return
     }
     case "tool_result": {
@@ -378,11 +382,16 @@ export const apply = (draft: Draft, event: RunEvent): void => {
       if (call === undefined) return
       chargeChild(draft, event.callId, event.childCostUsd)
       if (event.disposition === "cancelled") {
-        replace(draft, event.callId, letGo)
+        replace(draft, event.callId, (pending) =>
+          event.mayRepeat === true ? { ...pending, status: "waiting" } : letGo(pending)
+        )
         return
       }
       if (event.disposition === "unknown") {
-        replace(draft, event.callId, (pending) => ({ ...pending, status: "unknown" }))
+        replace(draft, event.callId, (pending) => ({
+          ...pending,
+          status: "unknown"
+        }))
         return
       }
       observe(draft, call, event)
@@ -392,7 +401,10 @@ export const apply = (draft: Draft, event: RunEvent): void => {
       return
     }
     case "approval_required": {
-      replace(draft, event.callId, (call) => ({ ...call, approval: "required" }))
+      replace(draft, event.callId, (call) => ({
+        ...call,
+        approval: "required"
+      }))
       return
     }
     case "approval_resolved": {
@@ -411,7 +423,13 @@ export const apply = (draft: Draft, event: RunEvent): void => {
         }
         return event.args === undefined
           ? { ...call, approval: "approved" }
-          : { ...call, approval: "approved", args: event.args, argsDigest: event.argsDigest, edited: true }
+          : {
+              ...call,
+              approval: "approved",
+              args: event.args,
+              argsDigest: event.argsDigest,
+              edited: true
+            }
       })
       return
     }
@@ -424,7 +442,11 @@ export const apply = (draft: Draft, event: RunEvent): void => {
     case "child_suspended": {
       chargeChild(draft, event.callId, event.childCostUsd)
       const { suspension } = event
-      replace(draft, event.callId, (call) => ({ ...call, status: "suspended", suspension }))
+      replace(draft, event.callId, (call) => ({
+        ...call,
+        status: "suspended",
+        suspension
+      }))
       return
     }
     case "outcome_resolved": {
@@ -437,6 +459,7 @@ export const apply = (draft: Draft, event: RunEvent): void => {
       return
     }
     case "handoff": {
+      settleLostClaim(draft)
       draft.phase = "handoff"
       draft.exhausted = event.exhausted
       return

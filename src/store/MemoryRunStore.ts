@@ -68,7 +68,11 @@ export const make: Effect.Effect<RunStore["Service"]> = Effect.sync(() => {
         const run = runs.get(runId)
         if ((run?.events.length ?? 0) !== expected) return Effect.fail(new StaleWriter({ runId, expected }))
         if (run === undefined) {
-          const created: Stored = { events: [...events], commands: none, summary }
+          const created: Stored = {
+            events: [...events],
+            commands: none,
+            summary
+          }
           runs.set(runId, created)
           oldestFirst.splice(countBefore(oldestFirst, summary), 0, created)
         } else {

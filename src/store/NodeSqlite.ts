@@ -55,7 +55,9 @@ const sqlError = (cause: unknown, operation: string, message: string): SqlError.
   // The classifier looks for `errno`, and knows a repeated key by one of its two numbers only.
   const errno = errcode === primaryKeyViolation ? uniqueViolation : errcode
   if (cause instanceof Error && errno !== undefined) Object.assign(cause, { errno })
-  return new SqlError.SqlError({ reason: SqlError.classifySqliteError(cause, { message, operation }) })
+  return new SqlError.SqlError({
+    reason: SqlError.classifySqliteError(cause, { message, operation })
+  })
 }
 
 const messageOf = (cause: unknown): string => (cause instanceof Error ? cause.message : String(cause))

@@ -18,7 +18,9 @@ export class RunNotFound extends Schema.TaggedError<RunNotFound>()("RunNotFound"
 }
 
 /** Somebody else drives this run. Watch it, or try again when its driver is gone. */
-export class RunBusy extends Schema.TaggedError<RunBusy>()("RunBusy", { runId: Schema.String }) {
+export class RunBusy extends Schema.TaggedError<RunBusy>()("RunBusy", {
+  runId: Schema.String
+}) {
   override get message(): string {
     return `run ${this.runId} is driven by somebody else`
   }
@@ -77,7 +79,11 @@ export const RunSummary = Schema.Struct({
   approvals: Schema.Array(ApprovalRequest),
   unknown: Schema.Array(ApprovalRequest),
   question: Schema.optionalKey(
-    Schema.Struct({ runId: Schema.String, callId: Schema.String, text: Schema.String })
+    Schema.Struct({
+      runId: Schema.String,
+      callId: Schema.String,
+      text: Schema.String
+    })
   )
 })
 export type RunSummary = typeof RunSummary.Type

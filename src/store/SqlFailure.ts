@@ -69,4 +69,8 @@ export const storeError = (runId: string, error: unknown): RunStoreError => {
 
 /** A call inside the caller's own transaction. */
 export const refuseTransaction = (runId: string): RunStoreError =>
-  new RunStoreError({ runId, kind: "inside_transaction", problem: advice.inside_transaction })
+  new RunStoreError({
+    runId,
+    kind: "inside_transaction",
+    problem: advice.inside_transaction
+  })

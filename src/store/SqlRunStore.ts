@@ -29,7 +29,12 @@ const decodeSummary = Schema.decodeUnknownResult(Schema.fromJsonString(RunSummar
 const decodeCommand = Schema.decodeUnknownResult(Schema.fromJsonString(Command))
 
 const corrupt = (runId: string, problem: string, seq?: number) =>
-  new RunStoreError({ runId, kind: "corrupt", problem, ...(seq === undefined ? undefined : { seq }) })
+  new RunStoreError({
+    runId,
+    kind: "corrupt",
+    problem,
+    ...(seq === undefined ? undefined : { seq })
+  })
 
 const summaryOf = (row: { readonly run_id: string; readonly summary: string }) =>
   Result.mapError(decodeSummary(row.summary), (error) =>
@@ -61,7 +66,15 @@ const eventsOf = (
     const event = RunEvent.decode(runId, seq, body)
     if (Result.isFailure(event)) {
       const { kind, message } = event.failure
-      return Result.fail(new RunStoreError({ runId, kind, seq, problem: message, cause: event.failure }))
+      return Result.fail(
+        new RunStoreError({
+          runId,
+          kind,
+          seq,
+          problem: message,
+          cause: event.failure
+        })
+      )
     }
     events.push(event.success)
     next += 1

@@ -49,11 +49,20 @@ const newest = Object.keys(migrations).length
 /** Makes or updates the tables. */
 export const migrate: Effect.Effect<void, RunStoreError, SqlClient.SqlClient> = Effect.gen(function* () {
   const sql = (yield* SqlClient.SqlClient).withoutTransforms()
-  yield* Migrator.make({})({ loader: Migrator.fromRecord(migrations), table })
-  const [row] = yield* sql<{ newest: number }>`SELECT MAX(migration_id) AS newest FROM ${sql(table)}`
+  yield* Migrator.make({})({
+    loader: Migrator.fromRecord(migrations),
+    table
+  })
+  const [row] = yield* sql<{
+    newest: number
+  }>`SELECT MAX(migration_id) AS newest FROM ${sql(table)}`
   if (row !== undefined && row.newest > newest) {
     const problem = `its tables were made by a newer build (${row.newest}, and this one knows ${newest}); upgrade checkrein`
-    return yield* new RunStoreError({ runId: "", kind: "newer_version", problem })
+    return yield* new RunStoreError({
+      runId: "",
+      kind: "newer_version",
+      problem
+    })
   }
 }).pipe(
   Effect.catchTags({

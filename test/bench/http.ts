@@ -4,9 +4,9 @@
 import { spawn } from "node:child_process"
 import { once } from "node:events"
 import { createInterface } from "node:readline"
+import * as FetchHttpClient from "effect/http/FetchHttpClient"
 import * as Layer from "effect/Layer"
 import * as ManagedRuntime from "effect/ManagedRuntime"
-import * as FetchHttpClient from "effect/http/FetchHttpClient"
 import { Agent, MemoryRunStore } from "../../src/index.ts"
 import { ChatCompletions } from "../../src/provider/index.ts"
 import { median, milliseconds } from "./measure.ts"
@@ -16,7 +16,10 @@ interface Reply {
   readonly choices: ReadonlyArray<{
     readonly message: {
       readonly content: string | null
-      readonly tool_calls?: ReadonlyArray<{ readonly id: string; readonly function: { readonly arguments: string } }>
+      readonly tool_calls?: ReadonlyArray<{
+        readonly id: string
+        readonly function: { readonly arguments: string }
+      }>
     }
   }>
 }
@@ -59,7 +62,9 @@ export const overHttp = async (rounds: number) => {
       const a = await milliseconds(() => bare(baseUrl))
       const b = await milliseconds(() =>
         runtime.runPromise(
-          Agent.run(Workload.analyst, Workload.task, { limits: { usd: Number.POSITIVE_INFINITY, time: "1 hour" } })
+          Agent.run(Workload.analyst, Workload.task, {
+            limits: { usd: Number.POSITIVE_INFINITY, time: "1 hour" }
+          })
         )
       )
       if (round < rounds / 3) continue

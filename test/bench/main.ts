@@ -24,18 +24,33 @@ for (const cost of costs) {
   console.log(`      ${`${cost.turns} turns`.padEnd(46)} ${all.padStart(14)}`)
 }
 for (const cost of costs.slice(0, 2)) {
-  row(`over a loop by hand, ${cost.turns} turns`, `${round(cost.excess)} µs/turn`, "150 µs", cost.excess <= 150)
+  row(
+    `over a loop by hand, ${cost.turns} turns`,
+    `${round(cost.excess)} µs/turn`,
+    "150 µs",
+    cost.excess <= 150
+  )
 }
 const power = Math.log((costs[2].excess * 400) / (costs[1].excess * 100)) / Math.log(4)
 row("growth from 100 to 400 turns", `turns^${round(power, 2)}`, "turns^1.3", power <= 1.3)
 
 const http = await overHttp(300)
-row("3 turns over HTTP, against fetch by hand", `${round(http.ratio, 2)} times`, "1.5 times", http.ratio <= 1.5)
+row(
+  "3 turns over HTTP, against fetch by hand",
+  `${round(http.ratio, 2)} times`,
+  "1.5 times",
+  http.ratio <= 1.5
+)
 console.log(`      ${round(http.bare, 2)} ms by hand, ${round(http.checkrein, 2)} ms with Checkrein`)
 
 for (const turns of [100, 200, 400]) {
   const { allowed, bytes, events, messages } = await fileSize(turns)
-  row(`SQLite file, ${turns} turns`, `${round(bytes / 1024)} KiB`, `${round(allowed / 1024)} KiB`, bytes <= allowed)
+  row(
+    `SQLite file, ${turns} turns`,
+    `${round(bytes / 1024)} KiB`,
+    `${round(allowed / 1024)} KiB`,
+    bytes <= allowed
+  )
   console.log(`      ${events} events, ${round(messages / 1024)} KiB of messages`)
 }
 

@@ -1,0 +1,73 @@
+/**
+ * What one driver keeps beside the state for its tool calls. It is gone with the driver.
+ */
+import * as Context from "effect/Context"
+import { callsOf } from "../run/Message.ts"
+import type { PendingCall, RunState } from "../run/RunState.ts"
+import { IsAgent } from "./ChildRun.ts"
+import * as Digest from "./Digest.ts"
+import type { Job } from "./Job.ts"
+import * as Plan from "./Plan.ts"
+
+/** A driver's desk. */
+export interface Desk {
+  /** Results that may be reused, by tool and digest of the arguments. */
+  readonly reusable: Map<string, string>
+  /** The cost of child runs, by call. */
+  readonly childCostUsd: Map<string, number>
+  /** When the running calls were started, by call. */
+  readonly startedMs: Map<string, number>
+}
+
+type Reusable = Pick<PendingCall, "tool" | "argsDigest">
+
+const keyOf = ({ argsDigest, tool }: Reusable): string => `${tool} ${argsDigest}`
+
+/**
+ * The desk of a driver that begins here. It is empty, except that `dedupe: "all"` never forgets: then it has what the
+ * drivers before it have left in the transcript.
+ */
+export const make = (job: Job, { messages }: Pick<RunState, "messages">): Desk => {
+  const reusable = new Map<string, string>()
+  if (job.policy.dedupe === "all") {
+    const keys = new Map<string, string>()
+    for (const message of messages) {
+      if (message.role === "assistant") {
+        for (const { id, name, params } of callsOf(message)) {
+          keys.set(id, keyOf({ tool: name, argsDigest: Digest.ofArgs(params) }))
+        }
+      } else if (message.role === "tool" && message.ok) {
+        const key = keys.get(message.callId)
+        if (key !== undefined) reusable.set(key, message.content)
+      }
+    }
+  }
+  return {
+    reusable,
+    childCostUsd: new Map(),
+    startedMs: new Map()
+  }
+}
+
+/** Whether a call leaves the world as it was. A child run may have changed it, whatever its tool is annotated with. */
+const onlyReads = (job: Job, call: PendingCall): boolean => {
+  const tool = Plan.toolOf(job, call.tool)
+  return call.effect === "read" && tool !== undefined && !Context.get(tool.annotations, IsAgent)
+}
+
+/** The result that a call may reuse instead of being executed. */
+export const known = (job: Job, desk: Desk, call: PendingCall): string | undefined =>
+  job.policy.dedupe === "off" ? undefined : desk.reusable.get(keyOf(call))
+
+/** Notes that a call starts: after a writer no earlier read may be reused. */
+export const starts = (job: Job, desk: Desk, call: PendingCall): void => {
+  if (job.policy.dedupe === "read-only" && !onlyReads(job, call)) desk.reusable.clear()
+}
+
+/** Keeps a successful result, where the policy lets it be reused. */
+export const keep = (job: Job, desk: Desk, call: PendingCall, content: string): void => {
+  const { dedupe } = job.policy
+  if (dedupe === "all" || (dedupe === "read-only" && onlyReads(job, call))) {
+    desk.reusable.set(keyOf(call), content)
+  }
+}

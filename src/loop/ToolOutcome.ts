@@ -1,0 +1,272 @@
+/**
+ * What an execution of a tool has brought, whatever the tool did, and what is made of it: the words for the model, the
+ * detail for the journal, and whether the run ends with it.
+ */
+import * as AiError from "effect/ai/AiError"
+import type * as Prompt from "effect/ai/Prompt"
+import type * as Tool from "effect/ai/Tool"
+import * as Toolkit from "effect/ai/Toolkit"
+import * as Cause from "effect/Cause"
+import * as Context from "effect/Context"
+import * as Option from "effect/Option"
+import * as Schema from "effect/Schema"
+import type { Ending } from "../run/NextStep.ts"
+import type { Body, Suspension } from "../run/RunEvent.ts"
+import type { PendingCall } from "../run/RunState.ts"
+import * as RunState from "../run/RunState.ts"
+import { recoverable, ToolFailure } from "../tool/ToolFailure.ts"
+import { ChildEnded, ChildStuck, ChildSuspended } from "./ChildRun.ts"
+import * as Digest from "./Digest.ts"
+import type { Job } from "./Job.ts"
+import type { Journal } from "./Journal.ts"
+import { toJson } from "./Transcript.ts"
+import * as Words from "./Words.ts"
+
+/**
+ * What one execution brought. `Broken` is whatever the tool did not word for the model itself, `Unknown` a call that
+ * may or may not have happened.
+ */
+export type Outcome =
+  | { readonly _tag: "Success"; readonly content: string }
+  | { readonly _tag: "Failed"; readonly failure: ToolFailure }
+  | {
+      readonly _tag: "Broken"
+      readonly content: string
+      readonly detail: string
+    }
+  | { readonly _tag: "WrongArguments"; readonly content: string }
+  | { readonly _tag: "Unknown"; readonly detail: string }
+  | { readonly _tag: "Suspended"; readonly suspension: Suspension }
+  | { readonly _tag: "ChildEnded"; readonly content: string }
+  | { readonly _tag: "ChildStuck"; readonly error: ChildStuck["error"] }
+
+/** What a tool has put out: a result or, before it, something preliminary. */
+export interface Output {
+  readonly encodedResult: unknown
+  readonly result: unknown
+  readonly isFailure: boolean
+  readonly preliminary: boolean
+  readonly modelOutput?: ReadonlyArray<Prompt.ToolModelOutputPart> | undefined
+}
+
+/** An output as the model sees it: a string as it stands, anything else as JSON; `undefined` if JSON cannot carry it. */
+export const contentOf = ({ encodedResult, modelOutput }: Output): string | undefined => {
+  if (modelOutput !== undefined) {
+    return modelOutput
+      .map((part) => (part.type === "text" ? part.text : `[a file of type ${part.mediaType}]`))
+      .join("\n")
+  }
+  if (typeof encodedResult === "string") return encodedResult
+  const json = toJson(encodedResult)
+  return json === undefined ? undefined : JSON.stringify(json)
+}
+
+const inJson = (value: unknown): string => {
+  const json = toJson(value)
+  return json === undefined ? "a value that JSON cannot carry" : JSON.stringify(json)
+}
+
+const messageOf = (error: unknown): string => {
+  if (typeof error === "string") return error
+  if (error instanceof Error && error.message !== "") return error.message
+  return inJson(error instanceof Error ? { ...error } : error)
+}
+
+const isDeclared = (tool: Tool.Any, error: unknown): boolean => Schema.is(tool.failureSchema)(error)
+
+const inGeneral = (call: PendingCall): string =>
+  call.effect === "write" ? `${Words.failed} ${Words.mayHaveHappened}` : Words.failed
+
+const broken = (call: PendingCall, detail: string): Outcome => ({
+  _tag: "Broken",
+  content: inGeneral(call),
+  detail
+})
+
+/** A failure that the tool raised or returned; the model reads it if the tool has declared it. */
+const failedWith = (tool: Tool.Any, call: PendingCall, error: unknown, beforeHandler: boolean): Outcome => {
+  if (error instanceof ToolFailure) return { _tag: "Failed", failure: error }
+  if (AiError.isAiError(error)) {
+    const { reason } = error
+    if (reason._tag === "ToolParameterValidationError" && beforeHandler) {
+      return {
+        _tag: "WrongArguments",
+        content: Words.wrongArguments(call.tool, reason.description)
+      }
+    }
+    if (reason._tag === "ToolResultEncodingError" || reason._tag === "InvalidToolResultError") {
+      return {
+        _tag: "Broken",
+        content: Words.unencodable(call.tool),
+        detail: error.message
+      }
+    }
+  }
+  return isDeclared(tool, error)
+    ? { _tag: "Failed", failure: recoverable(messageOf(error)) }
+    : broken(call, `undeclared failure: ${messageOf(error)}`)
+}
+
+/** What an execution means that ended with this output, its last; `undefined` if there was none. */
+export const ofOutput = (
+  tool: Tool.Any,
+  call: PendingCall,
+  output: Output | undefined,
+  origin: Tool.FailureOrigin | undefined
+): Outcome => {
+  if (output === undefined) return broken(call, "the tool put out no result")
+  if (output.isFailure) return failedWith(tool, call, output.result, origin === "parameters")
+  const content = contentOf(output)
+  return content === undefined
+    ? {
+        _tag: "Broken",
+        content: Words.unencodable(call.tool),
+        detail: "JSON cannot carry its result"
+      }
+    : { _tag: "Success", content }
+}
+
+/** What an execution means that ended with a failure, a defect or an interruption from inside. */
+export const ofCause = (tool: Tool.Any, call: PendingCall, cause: Cause.Cause<unknown>): Outcome => {
+  for (const reason of cause.reasons) {
+    if (!Cause.isDieReason(reason)) continue
+    const { defect } = reason
+    if (defect instanceof ChildSuspended) return { _tag: "Suspended", suspension: defect.suspension }
+    if (defect instanceof ChildEnded) return { _tag: "ChildEnded", content: defect.words }
+    if (defect instanceof ChildStuck) return { _tag: "ChildStuck", error: defect.error }
+  }
+  const failure = Cause.findErrorOption(cause)
+  if (Option.isSome(failure)) {
+    // A handler that itself raises a parameter error has run: only effect's own check comes before the handler.
+    const origin = Context.get(Cause.annotations(cause), Toolkit.FailureOrigin)
+    return failedWith(tool, call, failure.value, origin === "parameters")
+  }
+  if (!Cause.hasInterruptsOnly(cause)) return broken(call, Cause.pretty(cause))
+  const detail = "the tool was interrupted from inside"
+  return call.effect === "write"
+    ? { _tag: "Unknown", detail }
+    : { _tag: "Broken", content: Words.selfInterrupted(call.tool), detail }
+}
+
+/** What an execution means that was stopped at its time limit. */
+export const ofTimeout = (call: PendingCall, limitMs: number): Outcome => {
+  const detail = `stopped after ${Math.round(limitMs)} ms`
+  return call.effect === "write"
+    ? { _tag: "Unknown", detail }
+    : { _tag: "Broken", content: Words.timedOut(call.tool, limitMs), detail }
+}
+
+/** A failure in the words that the policy chooses. A policy that fails itself says no more than the generic one. */
+const worded = (job: Job, call: PendingCall, failure: ToolFailure): string => {
+  const { toolErrors } = job.policy
+  if (toolErrors === "generic") return Words.failed
+  if (typeof toolErrors !== "function") return `Error: ${failure.message}`
+  try {
+    return toolErrors(failure, call.tool)
+  } catch {
+    return Words.failed
+  }
+}
+
+/** What is written down, and how the run ends if it ends with it. */
+export interface Verdict {
+  readonly body: Body
+  readonly ending?: Ending
+}
+
+/** Judges an outcome. `childCostUsd` is what a child run has cost by now, `ms` how long the execution took. */
+export const judge = (
+  job: Job,
+  journal: Journal,
+  call: PendingCall,
+  outcome: Exclude<Outcome, { _tag: "ChildStuck" }>,
+  { childCostUsd, ms }: { readonly childCostUsd: number | undefined; readonly ms: number }
+): Verdict => {
+  const { callId, tool } = call
+  const { repetition, permanent, toolErrors } = job.policy
+  const cost = childCostUsd === undefined ? undefined : { childCostUsd }
+  const base = { type: "tool_result", callId, tool, ms, ...cost } as const
+
+  const result = (
+    raw: string,
+    ok: boolean,
+    more: { readonly detail?: string; readonly wrongArguments?: true } = {}
+  ): Body => {
+    const digest = Digest.ofText(raw)
+    const count =
+      repetition === undefined ? 0 : RunState.repeats(journal.state(), call, digest, more.wrongArguments)
+    const again = repetition !== undefined && count >= repetition.nameAt ? Words.repeated(count) : ""
+    const before = call.edited === true ? `${Words.edited(JSON.stringify(call.args))}\n` : ""
+    return {
+      ...base,
+      content: `${before}${raw}${again}`,
+      ok,
+      disposition: "executed",
+      digest,
+      ...more
+    }
+  }
+  const fatal = (detail: string): { readonly ending?: Ending } =>
+    toolErrors === "fatal"
+      ? {
+          ending: {
+            status: "failed",
+            reason: "tool_fatal",
+            detail: `${tool} failed: ${detail}`
+          }
+        }
+      : {}
+
+  switch (outcome._tag) {
+    case "Success":
+      return { body: result(outcome.content, true) }
+    case "WrongArguments":
+      return { body: result(outcome.content, false, { wrongArguments: true }) }
+    case "ChildEnded":
+      return { body: result(outcome.content, false) }
+    case "Broken":
+      return {
+        body: result(outcome.content, false, { detail: outcome.detail }),
+        ...fatal(outcome.detail)
+      }
+    case "Unknown": {
+      const content = Words.outcomeUnknown(tool)
+      return {
+        body: {
+          ...base,
+          content,
+          ok: false,
+          disposition: "unknown",
+          detail: outcome.detail
+        }
+      }
+    }
+    case "Suspended": {
+      const { suspension } = outcome
+      return {
+        body: {
+          type: "child_suspended",
+          callId,
+          suspension,
+          childCostUsd: childCostUsd ?? 0
+        }
+      }
+    }
+    case "Failed": {
+      const { failure } = outcome
+      const words = worded(job, call, failure)
+      const unsure = failure.kind === "transient" && call.effect === "write" && failure.notExecuted !== true
+      const said = unsure ? `${words} ${Words.notTriedAgain}` : words
+      const silent = words.includes(failure.message) ? failure.detail : (failure.detail ?? failure.message)
+      const body = result(said, false, silent === undefined ? {} : { detail: silent })
+      if (failure.kind === "permanent" && permanent === "stop") {
+        const detail = `${tool} failed for good: ${failure.message}`
+        return {
+          body,
+          ending: { status: "failed", reason: "tool_permanent", detail }
+        }
+      }
+      return { body, ...fatal(failure.message) }
+    }
+  }
+}

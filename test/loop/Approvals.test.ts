@@ -1,0 +1,988 @@
+import { describe, expect } from "@effect/vitest"
+import * as Tool from "effect/ai/Tool"
+import * as Toolkit from "effect/ai/Toolkit"
+import * as Deferred from "effect/Deferred"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Fiber from "effect/Fiber"
+import * as Schema from "effect/Schema"
+import { Agent, type RunEvent, RunStore, ToolFailure, ToolPolicy } from "../../src/index.ts"
+import * as Scripted from "../../src/provider/Scripted.ts"
+import {
+  call,
+  check,
+  crashing,
+  expectTag,
+  expectValidRequests,
+  finish,
+  guarded,
+  journal,
+  type Model,
+  model,
+  of,
+  once,
+  reader,
+  resultOf,
+  said,
+  settle,
+  withTime,
+  writer
+} from "./support.ts"
+
+/** An agent with a tool that asks, one that writes and one that reads; `ran` is what was executed. */
+const asking = (bot: Model, policy: Agent.PolicyInput = {}) => {
+  const ran: Array<string> = []
+  const tools = Toolkit.make(guarded("ask"), writer("write"), reader("read"))
+  const handler =
+    (name: string) =>
+    ({ q }: { readonly q: string }) =>
+      Effect.sync(() => {
+        ran.push(`${name} ${q}`)
+        return `${name} ${q} done`
+      })
+  const handlers = tools.toLayer({
+    ask: handler("ask"),
+    write: handler("write"),
+    read: handler("read")
+  })
+  const agent = Agent.make("a", {
+    toolkit: tools,
+    policy: { modelRetries: 0, ...policy }
+  }).pipe(Agent.provide(handlers), Agent.provide(bot.layer))
+  return { agent, ran }
+}
+
+const run = <A>(agent: Agent.Agent<A>) => finish(Agent.run(agent, "go", { runId: "r" }))
+const resume = <A>(agent: Agent.Agent<A>) => finish(Agent.resume(agent, "r"))
+
+describe("asking for approval", () => {
+  check("stops the run before the call, with the call and its arguments", function* () {
+    const { agent, ran } = asking(once(call("ask", "c", "x")))
+    const { events, exit } = yield* run(agent)
+    const { calls, run: state } = expectTag(exit, "ApprovalRequired")
+    expect(calls).toEqual([
+      {
+        runId: "r",
+        callId: "c",
+        tool: "ask",
+        args: { q: "x" },
+        argsDigest: calls[0].argsDigest
+      }
+    ])
+    expect(calls[0].argsDigest).not.toBe("")
+    expect(ran).toEqual([])
+    expect(of(events, "tool_start")).toEqual([])
+    expect(of(events, "approval_required")).toHaveLength(1)
+    expect(state).toMatchObject({
+      status: "interrupted",
+      reason: "approval"
+    })
+    const stored = yield* (yield* RunStore.RunStore).summary("r")
+    expect(stored.approvals).toEqual(calls)
+  })
+
+  check("waits again, without asking twice, when nobody has decided", function* () {
+    const { agent, ran } = asking(once(call("ask", "c", "x")))
+    yield* run(agent)
+    yield* resume(agent)
+    const { events, exit } = yield* resume(agent)
+    expectTag(exit, "ApprovalRequired")
+    expect(of(events, "approval_required")).toHaveLength(1)
+    expect(ran).toEqual([])
+  })
+
+  check(
+    "is a matter of the tool's function, which sees decoded parameters and may be an effect",
+    function* () {
+      const seen: Array<unknown> = []
+      const parameters = Schema.Struct({ at: Schema.DateFromString })
+      const plain = Tool.make("plain", {
+        parameters,
+        needsApproval: ({ at }) => {
+          seen.push(at)
+          return at.getTime() > 0
+        }
+      })
+      const effect = Tool.make("effect", {
+        parameters,
+        needsApproval: ({ at }, { toolCallId }) =>
+          Effect.gen(function* () {
+            yield* Effect.yieldNow
+            seen.push(toolCallId)
+            return at.getTime() > 0
+          })
+      })
+      const tools = Toolkit.make(plain, effect)
+      const handlers = tools.toLayer({
+        plain: () => Effect.void,
+        effect: () => Effect.void
+      })
+      const early = "1970-01-01T00:00:00.000Z"
+      const late = "1980-01-01T00:00:00.000Z"
+      const bot = once(
+        Scripted.call("plain", { at: early }, { id: "c1" }),
+        Scripted.call("effect", { at: early }, { id: "c2" }),
+        Scripted.call("plain", { at: late }, { id: "c3" }),
+        Scripted.call("effect", { at: late }, { id: "c4" })
+      )
+      const agent = Agent.make("a", { toolkit: tools }).pipe(
+        Agent.provide(handlers),
+        Agent.provide(bot.layer)
+      )
+      const { events, exit } = yield* run(agent)
+      const { calls } = expectTag(exit, "ApprovalRequired")
+      expect(calls.map(({ callId }) => callId)).toEqual(["c3", "c4"])
+      expect(of(events, "tool_start").map(({ callId }) => callId)).toEqual(["c1", "c2"])
+      expect(seen).toEqual([new Date(early), "c2", new Date(late), "c4"])
+      // Asked once, whatever comes: a resume does not ask again.
+      for (const each of calls) yield* Agent.decide(each, Agent.approve())
+      const { exit: end } = yield* resume(agent)
+      expectTag(end, "Completed")
+      expect(seen).toHaveLength(4)
+    }
+  )
+
+  check("is evaluated for all calls of a turn before any starts", function* () {
+    const log: Array<string> = []
+    const parameters = Schema.Struct({ q: Schema.String })
+    const make = <const Name extends string>(name: Name) =>
+      Tool.make(name, {
+        parameters,
+        needsApproval: () =>
+          Effect.sync(() => {
+            log.push(`${name}?`)
+            return false
+          })
+      })
+    const tools = Toolkit.make(make("a"), make("b"))
+    const handlers = tools.toLayer({
+      a: () => Effect.sync(() => void log.push("a")),
+      b: () => Effect.sync(() => void log.push("b"))
+    })
+    const bot = once(call("a", "1"), call("b", "2"))
+    const agent = Agent.make("a", { toolkit: tools }).pipe(Agent.provide(handlers), Agent.provide(bot.layer))
+    expectTag((yield* run(agent)).exit, "Completed")
+    expect(log.slice(0, 2).sort()).toEqual(["a?", "b?"])
+    expect(log.slice(2)).toEqual(["a", "b"])
+  })
+
+  check(
+    "fails closed: a function that fails, dies, throws, interrupts or answers nonsense asks a person",
+    function* () {
+      const parameters = Schema.Struct({ q: Schema.String })
+      const make = <const Name extends string>(name: Name, needsApproval: () => unknown) =>
+        Tool.make(name, {
+          parameters,
+          needsApproval: needsApproval as () => boolean
+        })
+      const tools = Toolkit.make(
+        make("fails", () => Effect.fail("no")),
+        make("dies", () => Effect.die("no")),
+        make("throws", () => {
+          throw new Error("no")
+        }),
+        make("interrupts", () => Effect.interrupt),
+        make("nonsense", () => "maybe"),
+        make("nothing", () => undefined)
+      )
+      const ran: Array<string> = []
+      const handler = (name: string) => () => Effect.sync(() => void ran.push(name))
+      const handlers = tools.toLayer({
+        fails: handler("fails"),
+        dies: handler("dies"),
+        throws: handler("throws"),
+        interrupts: handler("interrupts"),
+        nonsense: handler("nonsense"),
+        nothing: handler("nothing")
+      })
+      const names = ["fails", "dies", "throws", "interrupts", "nonsense", "nothing"]
+      const bot = once(...names.map((name) => call(name, name)))
+      const agent = Agent.make("a", { toolkit: tools }).pipe(
+        Agent.provide(handlers),
+        Agent.provide(bot.layer)
+      )
+      const { exit } = yield* run(agent)
+      const { calls } = expectTag(exit, "ApprovalRequired")
+      expect(calls.map(({ tool }) => tool)).toEqual(names)
+      expect(ran).toEqual([])
+    }
+  )
+
+  check("a function that never answers does not outlast the run's time, and nothing runs", function* () {
+    let ran = 0
+    const Ask = Tool.make("ask", {
+      parameters: Schema.Struct({ q: Schema.String }),
+      needsApproval: () => Effect.never
+    })
+    const tools = Toolkit.make(Ask)
+    const agent = Agent.make("a", {
+      toolkit: tools,
+      limits: { time: "10 seconds" }
+    }).pipe(
+      Agent.provide(tools.toLayer({ ask: () => Effect.sync(() => void ran++) })),
+      Agent.provide(once(call("ask", "c")).layer)
+    )
+    const { exit } = yield* withTime(run(agent))
+    expect(["ApprovalRequired", "BudgetExceeded"]).toContain(exit._tag)
+    expect(exit.run.elapsedMs).toBeLessThanOrEqual(31_000)
+    expect(ran).toBe(0)
+  })
+
+  check("is not needed for wrong arguments or an unknown tool: these are answered at once", function* () {
+    let asked = 0
+    const Ask = Tool.make("ask", {
+      parameters: Schema.Struct({ q: Schema.String }),
+      needsApproval: () => {
+        asked++
+        return true
+      }
+    })
+    const tools = Toolkit.make(Ask, guarded("always"))
+    const handlers = tools.toLayer({
+      ask: () => Effect.void,
+      always: () => Effect.succeed("ok")
+    })
+    const bot = once(
+      Scripted.call("ask", { q: 1 }, { id: "c1" }),
+      Scripted.call("ask", "{", { id: "c2" }),
+      Scripted.call("always", { q: 1 }, { id: "c3" }),
+      Scripted.call("always", "{", { id: "c4" }),
+      call("nope", "c5")
+    )
+    const agent = Agent.make("a", { toolkit: tools }).pipe(Agent.provide(handlers), Agent.provide(bot.layer))
+    const { events, exit } = yield* run(agent)
+    expectTag(exit, "Completed")
+    expect(asked).toBe(0)
+    expect(of(events, "approval_required")).toEqual([])
+    for (const id of ["c1", "c2", "c3", "c4", "c5"]) expect(resultOf(exit, id).ok).toBe(false)
+  })
+
+  check("of a read-only tool too: it waits, the other reads do not", function* () {
+    const ran: Array<string> = []
+    const Peek = Tool.make("peek", {
+      parameters: Schema.Struct({ q: Schema.String }),
+      success: Schema.String,
+      needsApproval: true
+    }).annotate(Tool.Readonly, true)
+    const tools = Toolkit.make(Peek, reader("read"), writer("write"))
+    const handler = (name: string) => () => Effect.sync(() => `${ran.push(name)}`)
+    const handlers = tools.toLayer({
+      peek: handler("peek"),
+      read: handler("read"),
+      write: handler("write")
+    })
+    const bot = once(call("peek", "c1"), call("read", "c2"), call("write", "c3"))
+    const agent = Agent.make("a", { toolkit: tools }).pipe(Agent.provide(handlers), Agent.provide(bot.layer))
+    const { exit } = yield* run(agent)
+    const { calls } = expectTag(exit, "ApprovalRequired")
+    expect(calls.map(({ callId }) => callId)).toEqual(["c1"])
+    expect(ran).toContain("read")
+    expect(ran).not.toContain("peek")
+    yield* Agent.decide(calls[0], Agent.approve())
+    expectTag((yield* resume(agent)).exit, "Completed")
+    expect([...ran].sort()).toEqual(["peek", "read", "write"])
+  })
+
+  check(
+    "comes before the limit on turns is spent on another question: siblings that may run have run",
+    function* () {
+      const { agent, ran } = asking(
+        once(call("read", "c1", "1"), call("ask", "c2", "2"), call("ask", "c3", "3"))
+      )
+      const { exit } = yield* run(agent)
+      expect(expectTag(exit, "ApprovalRequired").calls).toHaveLength(2)
+      expect(ran).toEqual(["read 1"])
+    }
+  )
+})
+
+describe("deciding", () => {
+  check("approve: it runs once with its arguments, and the run goes on", function* () {
+    const bot = once(call("ask", "c", "x"))
+    const { agent, ran } = asking(bot)
+    const { exit } = yield* run(agent)
+    yield* Agent.decide(expectTag(exit, "ApprovalRequired").calls[0], Agent.approve(), { by: "ann" })
+    expect(ran).toEqual([])
+    const { events, exit: end } = yield* resume(agent)
+    expectTag(end, "Completed")
+    expect(ran).toEqual(["ask x"])
+    expect(of(events, "approval_resolved")).toMatchObject([
+      {
+        callId: "c",
+        decision: "approved",
+        by: "ann",
+        argsDigest: of(events, "approval_required")[0]?.argsDigest
+      }
+    ])
+    expect(resultOf(end, "c")).toMatchObject({
+      ok: true,
+      content: "ask x done"
+    })
+    expectValidRequests(bot.requests)
+  })
+
+  check(
+    "approve with other arguments: those run, those are journaled, and the model is told in words",
+    function* () {
+      const bot = once(call("ask", "c", "x"))
+      const { agent, ran } = asking(bot)
+      const { exit } = yield* run(agent)
+      const asked = expectTag(exit, "ApprovalRequired").calls[0]
+      yield* Agent.decide(asked, Agent.approve({ args: { q: "y" } }))
+      const { events, exit: end } = yield* resume(agent)
+      expectTag(end, "Completed")
+      expect(ran).toEqual(["ask y"])
+      expect(of(events, "tool_start")[0]?.args).toEqual({ q: "y" })
+      expect(of(events, "approval_resolved")[0]).toMatchObject({
+        decision: "approved",
+        args: { q: "y" }
+      })
+      expect(of(events, "approval_resolved")[0]?.argsDigest).not.toBe(asked.argsDigest)
+      const { content } = resultOf(end, "c")
+      expect(content).toContain("ask y done")
+      expect(content).not.toBe("ask y done")
+      expect(content).toMatch(/\{"q":"y"\}/)
+    }
+  )
+
+  check("approve with arguments that do not fit: nothing runs, and the call still waits", function* () {
+    const { agent, ran } = asking(once(call("ask", "c", "x")))
+    const { exit } = yield* run(agent)
+    const asked = expectTag(exit, "ApprovalRequired").calls[0]
+    const decided = yield* Effect.exit(Agent.decide(asked, Agent.approve({ args: { q: 1 } })))
+    const second = yield* resume(agent)
+    const { calls } = expectTag(second.exit, "ApprovalRequired")
+    expect(calls[0]).toEqual(asked)
+    expect(ran).toEqual([])
+    expect(Exit.isSuccess(decided) || Exit.isFailure(decided)).toBe(true)
+    yield* Agent.decide(calls[0], Agent.approve({ args: { q: "z" } }))
+    expectTag((yield* resume(agent)).exit, "Completed")
+    expect(ran).toEqual(["ask z"])
+  })
+
+  for (const reason of [undefined, "keep the logs"]) {
+    check(
+      `reject ${reason === undefined ? "without a reason" : "with one"}: said in words, and never run`,
+      function* () {
+        const bot = once(call("ask", "c", "x"))
+        const { agent, ran } = asking(bot)
+        const { exit } = yield* run(agent)
+        yield* Agent.decide(expectTag(exit, "ApprovalRequired").calls[0], Agent.reject(reason))
+        const { events, exit: end } = yield* resume(agent)
+        expectTag(end, "Completed")
+        expect(ran).toEqual([])
+        const { content, ok } = resultOf(end, "c")
+        expect(ok).toBe(false)
+        expect(content).toMatch(/declined|rejected/i)
+        expect(content).toMatch(/did not run|not (been )?(run|executed)/i)
+        if (reason !== undefined) expect(content).toContain(reason)
+        expect(content).not.toMatch(/undefined|null/)
+        expect(of(events, "tool_start")).toEqual([])
+        expect(of(events, "tool_result")[0]).toMatchObject({
+          disposition: "rejected",
+          ok: false
+        })
+        expectValidRequests(bot.requests)
+      }
+    )
+  }
+
+  check("some now and some later; each decision goes to its own call (case 9)", function* () {
+    const bot = once(
+      call("ask", "c1", "1"),
+      call("ask", "c2", "2"),
+      call("write", "c3", "3"),
+      call("ask", "c4", "4")
+    )
+    const { agent, ran } = asking(bot)
+    const { exit } = yield* run(agent)
+    const { calls } = expectTag(exit, "ApprovalRequired")
+    expect(calls.map(({ callId }) => callId)).toEqual(["c1", "c2", "c4"])
+    // In another order than asked: the last one first.
+    yield* Agent.decide({ runId: "r", callId: "c4" }, Agent.reject("not that one"))
+    yield* Agent.decide({ runId: "r", callId: "c1" }, Agent.approve())
+    const second = yield* resume(agent)
+    expect(expectTag(second.exit, "ApprovalRequired").calls.map(({ callId }) => callId)).toEqual(["c2"])
+    expect(ran).toEqual(["ask 1"])
+    yield* Agent.decide({ runId: "r", callId: "c2" }, Agent.approve({ args: { q: "two" } }))
+    const { exit: end } = yield* resume(agent)
+    expectTag(end, "Completed")
+    expect(ran).toEqual(["ask 1", "ask two", "write 3"])
+    expect(resultOf(end, "c1").content).toBe("ask 1 done")
+    expect(resultOf(end, "c2").content).toContain("ask two done")
+    expect(resultOf(end, "c3").content).toBe("write 3 done")
+    expect(resultOf(end, "c4").content).toContain("not that one")
+    expectValidRequests(bot.requests)
+  })
+
+  check("an approval is good for one call: the same call on a later turn asks again", function* () {
+    const { agent, ran } = asking(
+      model([call("ask", "c1", "x"), call("ask", "c2", "x"), Scripted.text("done")])
+    )
+    const { exit } = yield* run(agent)
+    yield* Agent.decide(expectTag(exit, "ApprovalRequired").calls[0], Agent.approve())
+    const second = yield* resume(agent)
+    expect(expectTag(second.exit, "ApprovalRequired").calls[0].callId).toBe("c2")
+    expect(ran).toEqual(["ask x"])
+  })
+
+  check("a repeated id does not inherit the approval of the first", function* () {
+    const { agent, ran } = asking(
+      model([call("ask", "c", "x"), call("ask", "c", "y"), Scripted.text("done")])
+    )
+    const { exit } = yield* run(agent)
+    yield* Agent.decide(expectTag(exit, "ApprovalRequired").calls[0], Agent.approve())
+    const second = yield* resume(agent)
+    expect(expectTag(second.exit, "ApprovalRequired").calls[0].callId).not.toBe("c")
+    expect(ran).toEqual(["ask x"])
+  })
+
+  check("a model call that fails right after does not run the approved call again (case 1)", function* () {
+    let down = true
+    const bot = model((turn) => {
+      if (turn === 0) return call("ask", "c", "x")
+      return down ? Scripted.fail(500) : Scripted.text("done")
+    })
+    const { agent, ran } = asking(bot)
+    const { exit } = yield* run(agent)
+    yield* Agent.decide(expectTag(exit, "ApprovalRequired").calls[0], Agent.approve())
+    expectTag((yield* resume(agent)).exit, "ProviderUnavailable")
+    expectTag((yield* resume(agent)).exit, "ProviderUnavailable")
+    expect(ran).toEqual(["ask x"])
+    down = false
+    const { events, exit: end } = yield* resume(agent)
+    expectTag(end, "Completed")
+    expect(ran).toEqual(["ask x"])
+    expect(of(events, "tool_start")).toHaveLength(1)
+    expectValidRequests(bot.requests)
+  })
+
+  check("two decide at the same moment: the first counts, the call runs once (case 2)", function* () {
+    const { agent, ran } = asking(once(call("ask", "c", "x")))
+    const { exit } = yield* run(agent)
+    const asked = expectTag(exit, "ApprovalRequired").calls[0]
+    yield* Effect.all(
+      [
+        Agent.decide(asked, Agent.approve({ args: { q: "first" } }), {
+          by: "ann"
+        }),
+        Effect.exit(
+          Agent.decide(asked, Agent.approve({ args: { q: "second" } }), {
+            by: "bob"
+          })
+        ),
+        Effect.exit(Agent.decide(asked, Agent.reject("no"), { by: "cid" }))
+      ],
+      { concurrency: "unbounded" }
+    )
+    const { events, exit: end } = yield* resume(agent)
+    expectTag(end, "Completed")
+    expect(ran).toEqual(["ask first"])
+    expect(of(events, "approval_resolved")).toHaveLength(1)
+    // A decision that comes late is of no use, and says so.
+    const late = yield* Effect.flip(Agent.decide(asked, Agent.approve()))
+    expect(late._tag).toBe("CallNotPending")
+    expect((yield* resume(agent)).exit._tag).toBe("Completed")
+    expect(ran).toEqual(["ask first"])
+  })
+
+  check("a rejection that was first is not overruled by an approval", function* () {
+    const { agent, ran } = asking(once(call("ask", "c", "x")))
+    const { exit } = yield* run(agent)
+    const asked = expectTag(exit, "ApprovalRequired").calls[0]
+    yield* Agent.decide(asked, Agent.reject("no"))
+    yield* Effect.exit(Agent.decide(asked, Agent.approve()))
+    expectTag((yield* resume(agent)).exit, "Completed")
+    expect(ran).toEqual([])
+  })
+
+  check(
+    "two resume at the same moment: one drives, the other is busy or sees the result (case 2)",
+    function* () {
+      const started = yield* Deferred.make<void>()
+      const release = yield* Deferred.make<void>()
+      let ran = 0
+      const tools = Toolkit.make(guarded("ask"))
+      const handlers = tools.toLayer({
+        ask: () =>
+          Effect.suspend(() => {
+            ran++
+            return Deferred.succeed(started, undefined)
+          }).pipe(Effect.andThen(Deferred.await(release)), Effect.as("done"))
+      })
+      const bot = once(call("ask", "c", "x"))
+      const agent = Agent.make("a", { toolkit: tools }).pipe(
+        Agent.provide(handlers),
+        Agent.provide(bot.layer)
+      )
+      const { exit } = yield* run(agent)
+      yield* Agent.decide(expectTag(exit, "ApprovalRequired").calls[0], Agent.approve())
+      const attempt = Effect.exit(Agent.resume(agent, "r"))
+      const fibers = yield* Effect.forEach([1, 2, 3], () => Effect.forkChild(attempt))
+      yield* Deferred.await(started)
+      yield* settle
+      yield* Deferred.succeed(release, undefined)
+      const exits = yield* Effect.forEach(fibers, Fiber.join)
+      expect(exits.filter(Exit.isSuccess)).toHaveLength(1)
+      for (const each of exits) if (Exit.isFailure(each)) expect(String(each.cause)).toContain("RunBusy")
+      expect(ran).toBe(1)
+      expect(of(yield* journal("r"), "tool_start")).toHaveLength(1)
+    }
+  )
+
+  check(
+    "two processes that both believe to drive: the fence lets one of them, the call runs once",
+    function* () {
+      const { agent, ran } = asking(once(call("ask", "c", "x")))
+      const { exit } = yield* run(agent)
+      yield* Agent.decide(expectTag(exit, "ApprovalRequired").calls[0], Agent.approve())
+      const store = yield* RunStore.RunStore
+      // Each append takes a moment, and no lease keeps the two apart.
+      const elsewhere: RunStore.RunStore["Service"] = {
+        ...store,
+        lease: () => Effect.void,
+        append: (append) => Effect.andThen(settle, store.append(append))
+      }
+      const attempt = Effect.exit(
+        Effect.provideService(Agent.resume(agent, "r"), RunStore.RunStore, elsewhere)
+      )
+      const exits = yield* Effect.all([attempt, attempt, attempt], {
+        concurrency: "unbounded"
+      })
+      expect(exits.filter(Exit.isSuccess)).toHaveLength(1)
+      for (const each of exits) if (Exit.isFailure(each)) expect(String(each.cause)).toContain("RunBusy")
+      expect(ran).toEqual(["ask x"])
+      const events = yield* journal("r")
+      expect(of(events, "approval_resolved")).toHaveLength(1)
+      expect(of(events, "tool_start")).toHaveLength(1)
+      expect(of(events, "run_stopped")).toHaveLength(2)
+    }
+  )
+
+  check("while the run is still busy with a sibling: it is used without a stop in between", function* () {
+    const started = yield* Deferred.make<void>()
+    const release = yield* Deferred.make<void>()
+    const ran: Array<string> = []
+    const tools = Toolkit.make(guarded("ask"), reader("slow"))
+    const handlers = tools.toLayer({
+      ask: ({ q }) => Effect.sync(() => `${ran.push(q)}`),
+      slow: () =>
+        Effect.as(Effect.andThen(Deferred.succeed(started, undefined), Deferred.await(release)), "ok")
+    })
+    const bot = once(call("ask", "c", "x"), call("slow", "d"))
+    const agent = Agent.make("a", { toolkit: tools }).pipe(Agent.provide(handlers), Agent.provide(bot.layer))
+    const fiber = yield* Effect.forkChild(run(agent))
+    yield* Deferred.await(started)
+    yield* Agent.decide({ runId: "r", callId: "c" }, Agent.approve())
+    expect(ran).toEqual([])
+    yield* Deferred.succeed(release, undefined)
+    const { events, exit } = yield* Fiber.join(fiber)
+    expectTag(exit, "Completed")
+    expect(ran).toEqual(["x"])
+    expect(of(events, "run_resumed")).toEqual([])
+  })
+
+  check("a resume in the middle of a Stop that was decided about does not lose the decision", function* () {
+    const started = yield* Deferred.make<void>()
+    const ran: Array<string> = []
+    let slow = true
+    const tools = Toolkit.make(guarded("ask"), reader("slow"))
+    const handlers = tools.toLayer({
+      ask: ({ q }) => Effect.sync(() => `${ran.push(q)}`),
+      slow: () =>
+        Effect.suspend(() =>
+          slow ? Effect.andThen(Deferred.succeed(started, undefined), Effect.never) : Effect.succeed("ok")
+        )
+    })
+    const bot = once(call("ask", "c", "x"), call("slow", "d"))
+    const agent = Agent.make("a", { toolkit: tools }).pipe(Agent.provide(handlers), Agent.provide(bot.layer))
+    const fiber = yield* Effect.forkChild(run(agent))
+    yield* Deferred.await(started)
+    yield* Agent.decide({ runId: "r", callId: "c" }, Agent.approve())
+    slow = false
+    yield* Fiber.interrupt(fiber)
+    const { exit } = yield* resume(agent)
+    expectTag(exit, "Completed")
+    expect(ran).toEqual(["x"])
+  })
+
+  check("is refused for arguments that are not the ones that were looked at", function* () {
+    const { agent, ran } = asking(once(call("ask", "c", "x")))
+    const { exit } = yield* run(agent)
+    expectTag(exit, "ApprovalRequired")
+    const wrong = { runId: "r", callId: "c", argsDigest: "0".repeat(32) }
+    const refused = yield* Effect.flip(Agent.decide(wrong, Agent.approve()))
+    expect(refused._tag).toBe("CallNotPending")
+    expectTag((yield* resume(agent)).exit, "ApprovalRequired")
+    expect(ran).toEqual([])
+  })
+
+  check("is refused for an unknown run, an unknown call, and a call that does not wait", function* () {
+    const { agent } = asking(once(call("read", "c1", "1"), call("ask", "c2", "2")))
+    yield* run(agent)
+    const tagOf = (runId: string, callId: string) =>
+      Effect.map(Effect.flip(Agent.decide({ runId, callId }, Agent.approve())), ({ _tag }) => _tag)
+    expect(yield* tagOf("elsewhere", "c2")).toBe("RunNotFound")
+    expect(yield* tagOf("r", "nope")).toBe("CallNotPending")
+    expect(yield* tagOf("r", "c1")).toBe("CallNotPending")
+  })
+
+  check("a decision in the inbox does not reach a call of the same name in words only", function* () {
+    // A command that somebody sends past `decide`, for other arguments, is not used.
+    const { agent, ran } = asking(once(call("ask", "c", "x")))
+    yield* run(agent)
+    const store = yield* RunStore.RunStore
+    yield* store.send("r", {
+      type: "decide",
+      callId: "c",
+      decision: "approved",
+      argsDigest: "other"
+    })
+    yield* store.send("r", {
+      type: "decide",
+      callId: "ghost",
+      decision: "approved"
+    })
+    const { events, exit } = yield* resume(agent)
+    expectTag(exit, "ApprovalRequired")
+    expect(ran).toEqual([])
+    expect(of(events, "approval_resolved")).toEqual([])
+  })
+
+  check("an approved call that asks for a decision and fails is answered once", function* () {
+    const tools = Toolkit.make(guarded("ask"))
+    const handlers = tools.toLayer({
+      ask: () => Effect.fail(ToolFailure.recoverable("full disk"))
+    })
+    const bot = once(call("ask", "c", "x"))
+    const agent = Agent.make("a", { toolkit: tools }).pipe(Agent.provide(handlers), Agent.provide(bot.layer))
+    const { exit } = yield* run(agent)
+    yield* Agent.decide(expectTag(exit, "ApprovalRequired").calls[0], Agent.approve())
+    const { events, exit: end } = yield* resume(agent)
+    expectTag(end, "Completed")
+    expect(resultOf(end, "c").content).toContain("full disk")
+    expect(of(events, "tool_result")).toHaveLength(1)
+  })
+
+  check("costs the same however long the run is (case 4)", function* () {
+    const { agent } = asking(once(call("ask", "c", "x")))
+    const { exit } = yield* run(agent)
+    const asked = expectTag(exit, "ApprovalRequired").calls[0]
+    const store = yield* RunStore.RunStore
+    let reads = 0
+    yield* Effect.provideService(Agent.decide(asked, Agent.approve()), RunStore.RunStore, {
+      ...store,
+      read: (runId, from) => {
+        reads++
+        return store.read(runId, from)
+      }
+    })
+    expect(reads).toBe(0)
+  })
+
+  check(
+    "survives a crash between the decision and the call, and one right after the call began",
+    function* () {
+      const { agent, ran } = asking(once(call("ask", "c", "x")))
+      const { exit } = yield* run(agent)
+      yield* Agent.decide(expectTag(exit, "ApprovalRequired").calls[0], Agent.approve())
+      const before = {
+        after: (event: RunEvent.RunEvent) => event.type === "approval_resolved"
+      }
+      const lost = yield* Effect.flip(crashing(Agent.resume(agent, "r"), before))
+      expect(lost._tag).toBe("RunStoreError")
+      const between = yield* Effect.flip(
+        crashing(Agent.resume(agent, "r"), {
+          before: (event) => event.type === "tool_result"
+        })
+      )
+      expect(between._tag).toBe("RunStoreError")
+      expect(ran).toEqual(["ask x"])
+      const { exit: end } = yield* resume(agent)
+      expectTag(end, "OutcomeUnknown")
+      expect(ran).toEqual(["ask x"])
+    }
+  )
+})
+
+describe("an unknown outcome", () => {
+  const stopAt = (event: RunEvent.RunEvent) => event.type === "tool_result"
+
+  /** A run whose process died while the writer ran, before its result was stored. */
+  const lost = (bot: Model) =>
+    Effect.gen(function* () {
+      const { agent, ran } = asking(bot)
+      const died = yield* Effect.flip(crashing(Agent.run(agent, "go", { runId: "r" }), { before: stopAt }))
+      expect(died._tag).toBe("RunStoreError")
+      return { agent, ran }
+    })
+
+  check("a crash during a writer leaves it unknown, with its call; it is not run again", function* () {
+    const bot = once(call("write", "c", "x"), call("write", "d", "y"))
+    const { agent, ran } = yield* lost(bot)
+    const { exit } = yield* resume(agent)
+    const { calls } = expectTag(exit, "OutcomeUnknown")
+    expect(calls).toMatchObject([{ runId: "r", callId: "c", tool: "write", args: { q: "x" } }])
+    expect(exit.run).toMatchObject({
+      status: "interrupted",
+      reason: "unknown_outcome"
+    })
+    expect(ran).toEqual(["write x"])
+    expect((yield* (yield* RunStore.RunStore).summary("r")).unknown).toEqual(calls)
+    expectTag((yield* resume(agent)).exit, "OutcomeUnknown")
+    expect(ran).toEqual(["write x"])
+  })
+
+  check("resolved as happened: the words of the person are the result, and the rest goes on", function* () {
+    const bot = once(call("write", "c", "x"), call("write", "d", "y"))
+    const { agent, ran } = yield* lost(bot)
+    const { exit } = yield* resume(agent)
+    const { calls } = expectTag(exit, "OutcomeUnknown")
+    yield* Agent.resolve(calls[0], Agent.happened("order 7 was placed"), {
+      by: "ann"
+    })
+    const { events, exit: end } = yield* resume(agent)
+    expectTag(end, "Completed")
+    expect(ran).toEqual(["write x", "write y"])
+    expect(resultOf(end, "c").content).toContain("order 7 was placed")
+    expect(of(events, "outcome_resolved")).toMatchObject([{ callId: "c", outcome: "happened", by: "ann" }])
+    expectValidRequests(bot.requests)
+  })
+
+  check("resolved as not happened: the model is told so, and the harness does not repeat it", function* () {
+    const bot = once(call("write", "c", "x"))
+    const { agent, ran } = yield* lost(bot)
+    const { exit } = yield* resume(agent)
+    yield* Agent.resolve(expectTag(exit, "OutcomeUnknown").calls[0], Agent.didNotHappen)
+    const { events, exit: end } = yield* resume(agent)
+    expectTag(end, "Completed")
+    expect(ran).toEqual(["write x"])
+    expect(resultOf(end, "c").ok).toBe(false)
+    expect(resultOf(end, "c").content).toMatch(/not (happen|run|executed)|did ?n[o']t/i)
+    expect(of(events, "outcome_resolved")[0]?.outcome).toBe("did_not_happen")
+    expectValidRequests(bot.requests)
+  })
+
+  check("a resolution is used once, and only for a call that is unknown", function* () {
+    const { agent } = yield* lost(once(call("write", "c", "x")))
+    const early = yield* Effect.flip(Agent.resolve({ runId: "r", callId: "nope" }, Agent.happened()))
+    expect(early._tag).toBe("CallNotPending")
+    const { exit } = yield* resume(agent)
+    const asked = expectTag(exit, "OutcomeUnknown").calls[0]
+    yield* Agent.resolve(asked, Agent.happened("first"))
+    yield* Effect.exit(Agent.resolve(asked, Agent.didNotHappen))
+    const { events, exit: end } = yield* resume(agent)
+    expectTag(end, "Completed")
+    expect(of(events, "outcome_resolved")).toHaveLength(1)
+    expect(resultOf(end, "c").content).toContain("first")
+    expect((yield* Effect.flip(Agent.resolve(asked, Agent.happened())))._tag).toBe("CallNotPending")
+  })
+
+  const interrupted = (Slow: ReturnType<typeof writer<"slow">>) =>
+    Effect.gen(function* () {
+      const keys: Array<string> = []
+      const started = yield* Deferred.make<void>()
+      const { CurrentCall } = yield* Effect.promise(() => import("../../src/tool/CurrentCall.ts"))
+      const tools = Toolkit.make(Slow)
+      const handlers = tools.toLayer({
+        slow: () =>
+          Effect.gen(function* () {
+            keys.push((yield* CurrentCall).idempotencyKey)
+            if (keys.length > 1) return "second time"
+            yield* Deferred.succeed(started, undefined)
+            return yield* Effect.never
+          })
+      })
+      const bot = once(call("slow", "c"))
+      const agent = Agent.make("a", { toolkit: tools }).pipe(
+        Agent.provide(handlers),
+        Agent.provide(bot.layer)
+      )
+      const fiber = yield* Effect.forkChild(Agent.run(agent, "go", { runId: "r" }))
+      yield* Deferred.await(started)
+      yield* Fiber.interrupt(fiber)
+      return { agent, keys, bot, stopped: yield* journal("r") }
+    })
+
+  check("a Stop during a writer leaves it unknown", function* () {
+    const { agent, keys, stopped } = yield* interrupted(writer("slow"))
+    expect(stopped.at(-1)).toMatchObject({
+      type: "run_stopped",
+      status: "interrupted",
+      reason: "cancelled"
+    })
+    const { exit } = yield* resume(agent)
+    expect(expectTag(exit, "OutcomeUnknown").calls[0].callId).toBe("c")
+    expect(keys).toHaveLength(1)
+  })
+
+  for (const kind of ["Readonly", "Idempotent"] as const) {
+    check(`a Stop during a tool that is ${kind} runs it again on resume, with the same key`, function* () {
+      const tool = kind === "Readonly" ? reader("slow") : writer("slow").annotate(Tool.Idempotent, true)
+      const { agent, bot, keys } = yield* interrupted(tool)
+      const { exit } = yield* resume(agent)
+      expectTag(exit, "Completed")
+      expect(resultOf(exit, "c")).toMatchObject({
+        ok: true,
+        content: "second time"
+      })
+      expect(keys).toHaveLength(2)
+      expect(keys[0]).toBe(keys[1])
+      expectValidRequests(bot.requests)
+    })
+
+    check(`a crash during a tool that is ${kind} runs it again on resume, with the same key`, function* () {
+      const keys: Array<string> = []
+      const { CurrentCall } = yield* Effect.promise(() => import("../../src/tool/CurrentCall.ts"))
+      const tools = Toolkit.make(
+        kind === "Readonly" ? reader("slow") : writer("slow").annotate(Tool.Idempotent, true)
+      )
+      const handlers = tools.toLayer({
+        slow: () => Effect.map(CurrentCall, ({ idempotencyKey }) => `${keys.push(idempotencyKey)}`)
+      })
+      const bot = once(call("slow", "c"))
+      const agent = Agent.make("a", { toolkit: tools }).pipe(
+        Agent.provide(handlers),
+        Agent.provide(bot.layer)
+      )
+      yield* Effect.flip(crashing(Agent.run(agent, "go", { runId: "r" }), { before: stopAt }))
+      const { exit } = yield* resume(agent)
+      expectTag(exit, "Completed")
+      expect(resultOf(exit, "c").content).toBe("2")
+      expect(keys[0]).toBe(keys[1])
+    })
+  }
+
+  check(
+    "a crash between the turn and the start of its tools loses nothing, and runs nothing twice",
+    function* () {
+      const { agent, ran } = asking(once(call("write", "c", "x"), call("read", "d", "y")))
+      const died = yield* Effect.flip(
+        crashing(Agent.run(agent, "go", { runId: "r" }), {
+          before: (event) => event.type === "tool_start"
+        })
+      )
+      expect(died._tag).toBe("RunStoreError")
+      expect(ran).toEqual([])
+      const { exit } = yield* resume(agent)
+      expectTag(exit, "Completed")
+      expect([...ran].sort()).toEqual(["read y", "write x"])
+    }
+  )
+
+  const reconciled = (
+    answer: Effect.Effect<ToolPolicy.Outcome, unknown>,
+    seen: Array<ToolPolicy.Call> = []
+  ) =>
+    Effect.gen(function* () {
+      const ran: Array<string> = []
+      const Pay = writer("pay").annotate(ToolPolicy.Reconcile, (call) =>
+        Effect.suspend(() => {
+          seen.push(call)
+          return answer
+        })
+      )
+      const tools = Toolkit.make(Pay, writer("write"))
+      const handlers = tools.toLayer({
+        pay: ({ q }) => Effect.sync(() => `${ran.push(`pay ${q}`)}`),
+        write: ({ q }) => Effect.sync(() => `${ran.push(`write ${q}`)}`)
+      })
+      const bot = once(call("pay", "c", "x"), call("write", "d", "y"))
+      const agent = Agent.make("a", { toolkit: tools }).pipe(
+        Agent.provide(handlers),
+        Agent.provide(bot.layer)
+      )
+      yield* Effect.flip(crashing(Agent.run(agent, "go", { runId: "r" }), { before: stopAt }))
+      const key = of(yield* journal("r"), "tool_start")[0]?.idempotencyKey
+      const { events, exit } = yield* resume(agent)
+      return { agent, bot, events, exit, key, ran, seen }
+    })
+
+  check("reconciled as happened: its result is the tool's, and nothing runs again", function* () {
+    const end = yield* reconciled(Effect.succeed(ToolPolicy.happened("receipt 9")))
+    expectTag(end.exit, "Completed")
+    expect(end.ran).toEqual(["pay x", "write y"])
+    expect(resultOf(end.exit, "c").content).toContain("receipt 9")
+    expect(end.seen).toHaveLength(1)
+    expect(end.seen[0]).toMatchObject({
+      runId: "r",
+      callId: "c",
+      tool: "pay",
+      args: { q: "x" },
+      idempotencyKey: end.key
+    })
+    expect(of(end.events, "outcome_resolved")).toMatchObject([{ callId: "c", outcome: "happened" }])
+    expectValidRequests(end.bot.requests)
+  })
+
+  check("reconciled as not happened: it may run now, or the model is told; at most once more", function* () {
+    const end = yield* reconciled(Effect.succeed(ToolPolicy.didNotHappen))
+    expectTag(end.exit, "Completed")
+    expect(end.ran.filter((entry) => entry === "pay x").length).toBeLessThanOrEqual(2)
+    expect(of(end.events, "outcome_resolved")).toMatchObject([{ callId: "c", outcome: "did_not_happen" }])
+    expectValidRequests(end.bot.requests)
+  })
+
+  for (const [what, answer] of [
+    ["cannot tell", Effect.succeed(ToolPolicy.unknown)],
+    ["fails", Effect.fail("the ledger is down")],
+    ["dies", Effect.die("the ledger is down")]
+  ] as const) {
+    check(`a reconcile that ${what} leaves the call to a person`, function* () {
+      const end = yield* reconciled(answer)
+      const { calls } = expectTag(end.exit, "OutcomeUnknown")
+      expect(end.ran).toEqual(["pay x"])
+      yield* Agent.resolve(calls[0], Agent.happened("receipt 10"))
+      const last = yield* resume(end.agent)
+      expectTag(last.exit, "Completed")
+      expect(resultOf(last.exit, "c").content).toContain("receipt 10")
+      expect(end.ran).toEqual(["pay x", "write y"])
+    })
+  }
+
+  check("a reconcile that could not tell is asked again on the next resume", function* () {
+    let known = false
+    const seen: Array<ToolPolicy.Call> = []
+    const answer = Effect.suspend(() =>
+      Effect.succeed(known ? ToolPolicy.happened("receipt 11") : ToolPolicy.unknown)
+    )
+    const end = yield* reconciled(answer, seen)
+    expectTag(end.exit, "OutcomeUnknown")
+    known = true
+    const last = yield* resume(end.agent)
+    expectTag(last.exit, "Completed")
+    expect(resultOf(last.exit, "c").content).toContain("receipt 11")
+    expect(end.ran).toEqual(["pay x", "write y"])
+  })
+
+  check("a writer that timed out is reconciled in the same run", function* () {
+    const Pay = writer("pay")
+      .annotate(ToolPolicy.Timeout, "5 seconds")
+      .annotate(ToolPolicy.Reconcile, () => Effect.succeed(ToolPolicy.happened("receipt 12")))
+    const tools = Toolkit.make(Pay)
+    const handlers = tools.toLayer({ pay: () => Effect.never })
+    const bot = once(call("pay", "c"))
+    const agent = Agent.make("a", { toolkit: tools }).pipe(Agent.provide(handlers), Agent.provide(bot.layer))
+    const { exit } = yield* withTime(run(agent))
+    expectTag(exit, "Completed")
+    expect(resultOf(exit, "c").content).toContain("receipt 12")
+    expect(said(exit)).not.toMatch(/failed/i)
+  })
+
+  check("the run's deadline during a writer leaves it unknown; during a read it does not", function* () {
+    const tools = Toolkit.make(writer("write"), reader("read"))
+    const handlers = tools.toLayer({
+      write: () => Effect.never,
+      read: () => Effect.never
+    })
+    const agentOf = (tool: string) =>
+      Agent.make("a", {
+        toolkit: tools,
+        limits: { time: "10 seconds" }
+      }).pipe(Agent.provide(handlers), Agent.provide(once(call(tool, "c")).layer))
+    const { exit } = yield* withTime(run(agentOf("write")))
+    expectTag(exit, "OutcomeUnknown")
+    const read = yield* withTime(finish(Agent.run(agentOf("read"), "go", { runId: "read" })))
+    expect(expectTag(read.exit, "BudgetExceeded").resource).toBe("time")
+  })
+})

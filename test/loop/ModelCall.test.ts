@@ -1,0 +1,1001 @@
+import { assert, describe, it } from "@effect/vitest"
+import * as AiError from "effect/ai/AiError"
+import * as LanguageModel from "effect/ai/LanguageModel"
+import type * as Prompt from "effect/ai/Prompt"
+import type * as Response from "effect/ai/Response"
+import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
+import * as Layer from "effect/Layer"
+import * as Schema from "effect/Schema"
+import * as Stream from "effect/Stream"
+import { Agent, type Message, type RunEvent } from "../../src/index.ts"
+import { RequestParams } from "../../src/provider/RequestParams.ts"
+import * as Tokens from "../../src/provider/Tokens.ts"
+import {
+  awaited,
+  call,
+  checkEnding,
+  disconnect,
+  fail,
+  forked,
+  last,
+  of,
+  outcomeDuring,
+  Tools,
+  text,
+  turn,
+  types,
+  until,
+  world
+} from "./modelSupport.ts"
+
+const agent = Agent.make("analyst", { toolkit: Tools })
+const run = Agent.run(agent, "go", { runId: "r" })
+const minutes = 60_000
+
+/** When each attempt began, in milliseconds of the TestClock. */
+const attempts = (events: ReadonlyArray<RunEvent.RunEvent>): ReadonlyArray<number> =>
+  of(events, "turn_started").map(({ at }) => Date.parse(at))
+
+const gaps = (times: ReadonlyArray<number>): ReadonlyArray<number> =>
+  times.slice(1).map((time, index) => time - (times[index] ?? 0))
+
+/** A model made of effect/ai's own parts, for what no script can say. */
+const rawModel = (
+  reply: (request: LanguageModel.ProviderOptions, index: number) => Array<Response.PartEncoded>,
+  stream?: (
+    request: LanguageModel.ProviderOptions,
+    index: number
+  ) => Stream.Stream<Response.StreamPartEncoded, AiError.AiError>
+) => {
+  const requests: Array<LanguageModel.ProviderOptions> = []
+  return {
+    requests,
+    layer: Layer.effect(
+      LanguageModel.LanguageModel,
+      LanguageModel.make({
+        generateText: (request) => Effect.sync(() => reply(request, requests.push(request) - 1)),
+        streamText: (request) =>
+          Stream.suspend(() => stream?.(request, requests.push(request) - 1) ?? Stream.die("not streamed"))
+      })
+    )
+  }
+}
+
+const finish = (reason: Response.FinishReason): Response.FinishPartEncoded =>
+  ({
+    type: "finish",
+    reason,
+    usage: { inputTokens: { total: 100 }, outputTokens: { total: 10 } },
+    response: undefined
+  }) as unknown as Response.FinishPartEncoded
+
+describe("retries", () => {
+  it.effect("500: three more attempts, with growing waits, each written down, none of them a turn", () =>
+    Effect.gen(function* () {
+      const w = yield* world([fail(500), fail(500), fail(500), text("done")])
+      const done = yield* outcomeDuring(minutes, w.in(run))
+      assert(done._tag === "Completed")
+      const journal = yield* w.journal()
+      const state = checkEnding(done, journal, "completed", "answered")
+      assert.strictEqual(state.turns, 1)
+      assert.strictEqual(state.costUsd, 0.1)
+      assert.deepStrictEqual(types(journal), [
+        "run_started",
+        ...["turn_started", "turn_failed", "turn_started", "turn_failed", "turn_started", "turn_failed"],
+        "turn_started",
+        "turn",
+        "run_stopped"
+      ])
+      assert.deepStrictEqual(
+        of(journal, "turn_started").map(({ attempt, turn }) => [turn, attempt]),
+        [
+          [1, 1],
+          [1, 2],
+          [1, 3],
+          [1, 4]
+        ]
+      )
+      const failures = of(journal, "turn_failed")
+      assert.deepStrictEqual(
+        failures.map(({ attempt, turn }) => [turn, attempt]),
+        [
+          [1, 1],
+          [1, 2],
+          [1, 3]
+        ]
+      )
+      for (const { costUsd, detail, reason } of failures) {
+        assert.strictEqual(costUsd, 0)
+        assert.isNotEmpty(detail)
+        assert.isNotEmpty(reason)
+      }
+      // Jittered exponential from 500 ms, and the event says how long.
+      const waits = gaps(attempts(journal))
+      waits.forEach((wait, index) => {
+        assert.isAtLeast(wait, 500 * 2 ** index * 0.5, `wait ${index}`)
+        assert.isAtMost(wait, 500 * 2 ** index * 1.5, `wait ${index}`)
+        assert.approximately(failures[index]?.retryInMs ?? Number.NaN, wait, 1)
+      })
+    })
+  )
+
+  it.effect("the first attempt of the next turn is the first again", () =>
+    Effect.gen(function* () {
+      const w = yield* world([fail(500), call("list_files"), fail(500), text("done")])
+      yield* outcomeDuring(minutes, w.in(run))
+      assert.deepStrictEqual(
+        of(yield* w.journal(), "turn_started").map(({ attempt, turn }) => [turn, attempt]),
+        [
+          [1, 1],
+          [1, 2],
+          [2, 1],
+          [2, 2]
+        ]
+      )
+    })
+  )
+
+  it.effect("429: not before the seconds that Retry-After says", () =>
+    Effect.gen(function* () {
+      const w = yield* world([fail(429, { retryAfter: 7 }), text("done")])
+      const done = yield* outcomeDuring(minutes, w.in(run))
+      assert.strictEqual(done._tag, "Completed")
+      const [wait = 0] = gaps(attempts(yield* w.journal()))
+      assert.isAtLeast(wait, 7000)
+      assert.isAtMost(wait, 8000)
+    })
+  )
+
+  it.effect("429 without Retry-After: as any other failure that may pass", () =>
+    Effect.gen(function* () {
+      const w = yield* world([fail(429), text("done")])
+      const done = yield* outcomeDuring(minutes, w.in(run))
+      assert.strictEqual(done._tag, "Completed")
+      const [wait = 0] = gaps(attempts(yield* w.journal()))
+      assert.isAtLeast(wait, 250)
+      assert.isAtMost(wait, 1000)
+    })
+  )
+
+  for (const [name, reply] of [
+    ["a lost connection", disconnect()],
+    ["503", fail(503)],
+    ["529", fail(529)],
+    ["408", fail(408)]
+  ] as const) {
+    it.effect(`${name} is tried again`, () =>
+      Effect.gen(function* () {
+        const w = yield* world([reply, text("done")])
+        const done = yield* outcomeDuring(minutes, w.in(run))
+        assert.strictEqual(done._tag, "Completed")
+        yield* w.journal()
+      })
+    )
+  }
+
+  it.effect("a quota that is used up is not tried again, and ends as the provider's unavailability", () =>
+    Effect.gen(function* () {
+      const w = yield* world([
+        call("list_files"),
+        fail(429, {
+          code: "insufficient_quota",
+          message: "You exceeded your current quota."
+        }),
+        text("done")
+      ])
+      const exit = yield* outcomeDuring(minutes, w.in(run))
+      assert.strictEqual(exit._tag, "ProviderUnavailable")
+      assert.strictEqual(w.requests.length, 2)
+      yield* w.journal()
+    })
+  )
+
+  it.effect("exhausted: ProviderUnavailable, with the reason in words; nothing is lost, and it resumes", () =>
+    Effect.gen(function* () {
+      const w = yield* world([
+        call("write_file", { path: "a" }),
+        fail(500, { message: "the disk is on fire" }),
+        fail(500, { message: "the disk is on fire" }),
+        fail(500, { message: "the disk is on fire" }),
+        fail(500, { message: "the disk is on fire" }),
+        text("done")
+      ])
+      const exit = yield* outcomeDuring(minutes, w.in(run))
+      assert(exit._tag === "ProviderUnavailable")
+      const state = checkEnding(exit, yield* w.journal(), "interrupted", "provider")
+      assert.include(state.detail ?? "", "the disk is on fire")
+      assert.strictEqual(state.turns, 1)
+      assert.strictEqual(w.requests.length, 5)
+      const done = yield* outcomeDuring(minutes, w.in(Agent.resume(agent, "r")))
+      assert.strictEqual(done._tag, "Completed")
+      assert.deepStrictEqual(w.work.started, ["write_file a"])
+      assert.strictEqual(w.requests.length, 6)
+      checkEnding(done, yield* w.journal(), "completed", "answered")
+    })
+  )
+
+  it.effect("as many as the policy says", () =>
+    Effect.gen(function* () {
+      const none = Agent.make("analyst", { policy: { modelRetries: 0 } })
+      const w = yield* world([fail(500), text("done")])
+      const exit = yield* outcomeDuring(minutes, w.in(Agent.run(none, "go", { runId: "r" })))
+      assert.strictEqual(exit._tag, "ProviderUnavailable")
+      assert.strictEqual(w.requests.length, 1)
+      yield* w.journal()
+    })
+  )
+
+  it.effect("a wait that would pass the deadline is not begun", () =>
+    Effect.gen(function* () {
+      const w = yield* world([call("list_files"), fail(429, { retryAfter: 30 }), text("done")])
+      const started = yield* forked(
+        w.in(
+          Agent.outcome(
+            Agent.run(agent, "go", {
+              runId: "r",
+              limits: { time: "10 seconds" }
+            })
+          )
+        )
+      )
+      // Without any time going by.
+      yield* until(() => started.pollUnsafe() !== undefined)
+      const exit = yield* Effect.flatten(awaited(started))
+      assert.include(["ProviderUnavailable", "BudgetExceeded"], exit._tag)
+      const journal = yield* w.journal()
+      assert.strictEqual(last(journal, "run_stopped").elapsedMs, 0)
+      assert.strictEqual(w.requests.length, 2)
+      const done = yield* outcomeDuring(minutes, w.in(Agent.resume(agent, "r")))
+      assert.strictEqual(done._tag, "Completed")
+      yield* w.journal()
+    })
+  )
+})
+
+describe("refusals", () => {
+  for (const status of [401, 403]) {
+    it.effect(`${status} before any turn: failed, provider_refused`, () =>
+      Effect.gen(function* () {
+        const w = yield* world([fail(status, { message: "bad key" }), text("done")])
+        const exit = yield* outcomeDuring(minutes, w.in(run))
+        assert(exit._tag === "RunFailed")
+        assert.strictEqual(exit.reason, "provider_refused")
+        assert.strictEqual(w.requests.length, 1)
+        checkEnding(exit, yield* w.journal(), "failed", "provider_refused")
+      })
+    )
+
+    it.effect(`${status} after a turn: a rotated key does not destroy the run`, () =>
+      Effect.gen(function* () {
+        const w = yield* world([call("write_file", { path: "a" }), fail(status), text("done")])
+        const exit = yield* outcomeDuring(minutes, w.in(run))
+        assert(exit._tag === "ProviderUnavailable")
+        assert.strictEqual(w.requests.length, 2)
+        checkEnding(exit, yield* w.journal(), "interrupted", "provider")
+        const done = yield* outcomeDuring(minutes, w.in(Agent.resume(agent, "r")))
+        assert.strictEqual(done._tag, "Completed")
+        assert.deepStrictEqual(w.work.started, ["write_file a"])
+        yield* w.journal()
+      })
+    )
+  }
+
+  it.effect("401 after a failed attempt that was no turn is still before any turn", () =>
+    Effect.gen(function* () {
+      const w = yield* world([fail(500), fail(401)])
+      const exit = yield* outcomeDuring(minutes, w.in(run))
+      assert.strictEqual(exit._tag, "RunFailed")
+      yield* w.journal()
+    })
+  )
+
+  for (const [name, reply] of [
+    ["400", fail(400, { message: "unknown field" })],
+    [
+      "400 for a context that overflows",
+      fail(400, {
+        code: "context_length_exceeded",
+        message: "maximum context"
+      })
+    ],
+    ["413", fail(413)],
+    ["404", fail(404, { message: "no such model" })]
+  ] as const) {
+    it.effect(`${name}: failed at once, also after a turn`, () =>
+      Effect.gen(function* () {
+        const w = yield* world([call("list_files"), reply, text("done")])
+        const exit = yield* outcomeDuring(minutes, w.in(run))
+        assert(exit._tag === "RunFailed", exit._tag)
+        assert.strictEqual(exit.reason, "provider_refused")
+        assert.strictEqual(w.requests.length, 2)
+        const state = checkEnding(exit, yield* w.journal(), "failed", "provider_refused")
+        assert.strictEqual(state.turns, 1)
+        assert.strictEqual(state.costUsd, 0.1, "case 8: what was paid is told")
+      })
+    )
+  }
+})
+
+describe("a reply that is cut off", () => {
+  it.effect("by length: its calls do not run, its cost counts, and the model is told", () =>
+    Effect.gen(function* () {
+      const w = yield* world([
+        turn(
+          text("Let me"),
+          call("write_file", { path: "a" }, { id: "c1", finish: "length" }),
+          call("read_file", '{"path": "b', { id: "c2", finish: "length" })
+        ),
+        text("done")
+      ])
+      const done = yield* outcomeDuring(minutes, w.in(run))
+      assert(done._tag === "Completed")
+      assert.deepStrictEqual(w.work.started, [])
+      const journal = yield* w.journal()
+      const [cut] = of(journal, "turn")
+      assert.strictEqual(cut?.finish, "length")
+      assert.isFalse(cut?.answers)
+      assert.strictEqual(done.run.turns, 2)
+      assert.strictEqual(done.run.costUsd, 0.2)
+      // The transcript is valid for any provider (checked by journal()), keeps the text, and says what happened.
+      const sent = w.requests[1]?.messages ?? []
+      assert.include(JSON.stringify(sent), "Let me")
+      assert.notStrictEqual(sent.at(-1)?.role, "assistant")
+      assert.match(JSON.stringify(sent.slice(2)), /cut|length|incomplete|limit/i)
+      checkEnding(done, journal, "completed", "answered")
+    })
+  )
+
+  it.effect("by length, text only: no completion", () =>
+    Effect.gen(function* () {
+      const w = yield* world([text("The answer is", { finish: "length" }), text(" 42.")])
+      const done = yield* outcomeDuring(minutes, w.in(run))
+      assert(done._tag === "Completed")
+      assert.strictEqual(done.run.turns, 2)
+      assert.strictEqual(done.output, " 42.")
+      assert.strictEqual(w.requests[1]?.messages.at(-1)?.role, "user")
+      yield* w.journal()
+    })
+  )
+
+  it.effect("by length, with nothing at all in it", () =>
+    Effect.gen(function* () {
+      const w = yield* world([text("", { finish: "length" }), text("done")])
+      const done = yield* outcomeDuring(minutes, w.in(run))
+      assert.strictEqual(done._tag, "Completed")
+      assert.strictEqual(done.run.turns, 2)
+      yield* w.journal()
+    })
+  )
+
+  it.effect("by length for ever ends at the turn limit", () =>
+    Effect.gen(function* () {
+      const w = yield* world(Array.from({ length: 20 }, () => text("and then", { finish: "length" })))
+      const exit = yield* outcomeDuring(minutes, w.in(run))
+      assert.strictEqual(exit._tag, "MaxTurnsExceeded")
+      yield* w.journal()
+    })
+  )
+
+  it.effect("by the content filter: no answer, no calls", () =>
+    Effect.gen(function* () {
+      const w = yield* world([
+        turn(text("I will"), call("write_file", { path: "a" }, { finish: "content_filter" })),
+        text("done")
+      ])
+      const done = yield* outcomeDuring(minutes, w.in(run))
+      assert.strictEqual(done._tag, "Completed")
+      assert.deepStrictEqual(w.work.started, [])
+      assert.strictEqual(done.run.turns, 2)
+      assert.strictEqual(done.run.costUsd, 0.2)
+      yield* w.journal()
+    })
+  )
+
+  it.effect(
+    "by the content filter: its calls do not run later either, not even when the run is forced on",
+    () =>
+      Effect.gen(function* () {
+        const w = yield* world([
+          turn(text("I will"), call("write_file", { path: "a" }, { finish: "content_filter" })),
+          text("done")
+        ])
+        const exit = yield* outcomeDuring(minutes, w.in(run))
+        assert.strictEqual(exit.run.costUsd >= 0.1, true)
+        yield* outcomeDuring(minutes, w.in(Agent.resume(agent, "r", { force: true })))
+        assert.deepStrictEqual(w.work.started, [])
+        yield* w.journal()
+      })
+  )
+
+  it.effect("a submission that is cut off does not complete the run", () =>
+    Effect.gen(function* () {
+      const contract = Agent.make("contract", {
+        output: Schema.Struct({ n: Schema.Int })
+      })
+      const w = yield* world([
+        call("submit_result", { n: 1 }, { id: "s", finish: "length" }),
+        call("submit_result", { n: 2 }, { id: "s" })
+      ])
+      const done = yield* outcomeDuring(minutes, w.in(Agent.run(contract, "go", { runId: "r" })))
+      assert(done._tag === "Completed")
+      assert.deepStrictEqual(done.output, { n: 2 })
+      yield* w.journal()
+    })
+  )
+
+  it.effect("finish `error` of a reply that came whole: the same", () =>
+    Effect.gen(function* () {
+      const w = yield* world([])
+      const model = rawModel((_, index) =>
+        index === 0
+          ? [
+              { type: "text", text: "I wi" },
+              {
+                type: "tool-call",
+                id: "c1",
+                name: "write_file",
+                params: { path: "a" }
+              },
+              finish("error")
+            ]
+          : [{ type: "text", text: "done" }, finish("stop")]
+      )
+      const done = yield* outcomeDuring(minutes, w.in(Effect.provide(run, model.layer)))
+      assert(done._tag === "Completed")
+      assert.strictEqual(done.output, "done")
+      assert.deepStrictEqual(w.work.started, [])
+      assert.strictEqual(model.requests.length, 2)
+      yield* w.journal()
+    })
+  )
+
+  const streamed = Stream.runCollect(Agent.stream(agent, "go", { runId: "r" }))
+
+  it.effect(
+    "a stream that breaks after some text: its text is kept, its cost counts, and the run goes on",
+    () =>
+      Effect.gen(function* () {
+        yield* Tokens.tokenizer // what a broken stream has used is counted
+        const w = yield* world([text("one two three four", { breakAfter: 2 }), text("done")])
+        const seen = yield* forked(w.in(streamed)).pipe(
+          Effect.flatMap((fiber) => awaited(fiber, minutes)),
+          Effect.flatten
+        )
+        assert.strictEqual(seen.at(-1)?.type, "run_stopped")
+        const journal = yield* w.journal()
+        const stopped = last(journal, "run_stopped")
+        assert.strictEqual(stopped.status, "completed")
+        const failedOrCut = [
+          ...of(journal, "turn_failed"),
+          ...of(journal, "turn").filter(({ answers }) => !answers)
+        ]
+        assert.strictEqual(failedOrCut.length, 1)
+        assert.isAbove(failedOrCut[0]?.costUsd ?? 0, 0, "what was written had to be paid")
+      })
+  )
+
+  it.effect("a stream that breaks inside a call: the call is not run", () =>
+    Effect.gen(function* () {
+      yield* Tokens.tokenizer // what a broken stream has used is counted
+      const w = yield* world([
+        turn(
+          text("Wait. "),
+          call("write_file", { path: "a very long path indeed" }, { id: "c", breakAfter: 3 })
+        ),
+        call("write_file", { path: "b" }, { id: "c" }),
+        text("done")
+      ])
+      const seen = yield* forked(w.in(streamed)).pipe(
+        Effect.flatMap((fiber) => awaited(fiber, minutes)),
+        Effect.flatten
+      )
+      assert.strictEqual(seen.at(-1)?.type, "run_stopped")
+      assert.deepStrictEqual(w.work.started, ["write_file b"])
+      yield* w.journal()
+    })
+  )
+
+  it.effect("a stream that breaks after a whole call: the call is not run", () =>
+    Effect.gen(function* () {
+      yield* Tokens.tokenizer // what a broken stream has used is counted
+      const w = yield* world([])
+      const model = rawModel(
+        () => [],
+        (_, index) =>
+          index === 0
+            ? Stream.concat(
+                Stream.make({
+                  type: "tool-call",
+                  id: "c1",
+                  name: "write_file",
+                  params: { path: "a" }
+                } as const),
+                Stream.fail(
+                  AiError.make({
+                    module: "test",
+                    method: "streamText",
+                    reason: new AiError.InternalProviderError({
+                      description: "gone"
+                    })
+                  })
+                )
+              )
+            : Stream.make<ReadonlyArray<Response.StreamPartEncoded>>(
+                { type: "text-start", id: "t" },
+                { type: "text-delta", id: "t", delta: "done" },
+                { type: "text-end", id: "t" },
+                finish("stop")
+              )
+      )
+      const seen = yield* forked(w.in(Effect.provide(streamed, model.layer))).pipe(
+        Effect.flatMap((fiber) => awaited(fiber, minutes)),
+        Effect.flatten
+      )
+      assert.strictEqual(seen.at(-1)?.type, "run_stopped")
+      assert.deepStrictEqual(w.work.started, [])
+      assert.strictEqual(model.requests.length, 2)
+      yield* w.journal()
+    })
+  )
+
+  it.effect("a stream with an error part in it: an incomplete turn, not a whole one", () =>
+    Effect.gen(function* () {
+      yield* Tokens.tokenizer // what a broken stream has used is counted
+      const w = yield* world([])
+      const model = rawModel(
+        () => [],
+        (_, index) =>
+          index === 0
+            ? Stream.make<ReadonlyArray<Response.StreamPartEncoded>>(
+                { type: "text-start", id: "t" },
+                { type: "text-delta", id: "t", delta: "Some" },
+                {
+                  type: "tool-call",
+                  id: "c1",
+                  name: "write_file",
+                  params: { path: "a" }
+                },
+                { type: "error", error: "overloaded" },
+                finish("stop")
+              )
+            : Stream.make<ReadonlyArray<Response.StreamPartEncoded>>(
+                { type: "text-start", id: "t" },
+                { type: "text-delta", id: "t", delta: "done" },
+                { type: "text-end", id: "t" },
+                finish("stop")
+              )
+      )
+      const seen = yield* forked(w.in(Effect.provide(streamed, model.layer))).pipe(
+        Effect.flatMap((fiber) => awaited(fiber, minutes)),
+        Effect.flatten
+      )
+      assert.strictEqual(seen.at(-1)?.type, "run_stopped")
+      assert.deepStrictEqual(w.work.started, [])
+      assert.strictEqual(model.requests.length, 2)
+      yield* w.journal()
+    })
+  )
+
+  it.effect("a stream that breaks every time: ProviderUnavailable in the end, with what it cost", () =>
+    Effect.gen(function* () {
+      yield* Tokens.tokenizer // what a broken stream has used is counted
+      const w = yield* world(Array.from({ length: 30 }, () => text("one two three", { breakAfter: 1 })))
+      const fiber = yield* forked(w.in(Effect.exit(streamed)))
+      yield* Effect.flatten(awaited(fiber, 30 * minutes))
+      const stopped = last(yield* w.journal(), "run_stopped")
+      assert.include(["provider", "max_turns"], stopped.reason)
+      assert.isAbove(stopped.costUsd, 0)
+    })
+  )
+})
+
+describe("an odd reply", () => {
+  it.effect("an empty one is no answer; the model is told, and the transcript has no empty message", () =>
+    Effect.gen(function* () {
+      const w = yield* world([text(""), text("done")])
+      const done = yield* outcomeDuring(minutes, w.in(run))
+      assert(done._tag === "Completed")
+      assert.strictEqual(done.output, "done")
+      assert.strictEqual(done.run.turns, 2)
+      const sent = w.requests[1]?.messages ?? []
+      assert.strictEqual(sent.at(-1)?.role, "user")
+      assert.isTrue(sent.every((message) => message.role !== "assistant"))
+      yield* w.journal()
+    })
+  )
+
+  it.effect("an empty one for ever ends at the turn limit", () =>
+    Effect.gen(function* () {
+      const w = yield* world(Array.from({ length: 20 }, () => text("")))
+      const exit = yield* outcomeDuring(minutes, w.in(run))
+      assert.strictEqual(exit._tag, "MaxTurnsExceeded")
+      yield* w.journal()
+    })
+  )
+
+  it.effect("reasoning alone is no answer, and is sent back", () =>
+    Effect.gen(function* () {
+      const w = yield* world([text("", { reasoning: "Hm." }), text("done", { reasoning: "Ah." })])
+      const done = yield* outcomeDuring(minutes, w.in(run))
+      assert(done._tag === "Completed")
+      assert.strictEqual(done.output, "done")
+      assert.strictEqual(done.run.turns, 2)
+      yield* w.journal()
+    })
+  )
+
+  it.effect("usage that is left out is counted, priced and marked", () =>
+    Effect.gen(function* () {
+      const replies = [call("read_file", { path: "a.log" }, { id: "c" }), text("It is a.log.")]
+      const counted = yield* world(replies, { usage: "counted" })
+      const omitted = yield* world(replies, { usage: "omitted" })
+      const one = yield* outcomeDuring(minutes, counted.in(run))
+      const two = yield* outcomeDuring(minutes, omitted.in(run))
+      assert(one._tag === "Completed" && two._tag === "Completed")
+      assert.deepStrictEqual(two.run.usage, one.run.usage)
+      assert.isAbove(two.run.usage.promptTokens, 0)
+      assert.strictEqual(two.run.costUsd, one.run.costUsd)
+      assert.deepStrictEqual(
+        of(yield* omitted.journal(), "turn").map(({ counted }) => counted),
+        [true, true]
+      )
+      assert.deepStrictEqual(
+        of(yield* counted.journal(), "turn").map(({ counted }) => counted),
+        [undefined, undefined]
+      )
+    })
+  )
+
+  it.effect("usage of cached tokens is kept", () =>
+    Effect.gen(function* () {
+      const w = yield* world([
+        text("done", {
+          usage: { promptTokens: 100, completionTokens: 10, cachedTokens: 60 }
+        })
+      ])
+      const done = yield* outcomeDuring(minutes, w.in(run))
+      assert(done._tag === "Completed")
+      assert.strictEqual(done.run.usage.cachedTokens, 60)
+      yield* w.journal()
+    })
+  )
+
+  it.effect("what the provider executed itself is never pending", () =>
+    Effect.gen(function* () {
+      const w = yield* world([])
+      const model = rawModel(() => [
+        {
+          type: "tool-call",
+          id: "p1",
+          name: "list_files",
+          params: {},
+          providerExecuted: true
+        },
+        {
+          type: "tool-result",
+          id: "p1",
+          name: "list_files",
+          isFailure: false,
+          result: ["x.log"],
+          providerExecuted: true
+        },
+        { type: "text", text: "x.log" },
+        finish("stop")
+      ])
+      const done = yield* outcomeDuring(minutes, w.in(Effect.provide(run, model.layer)))
+      assert(done._tag === "Completed", done._tag)
+      assert.strictEqual(done.output, "x.log")
+      assert.deepStrictEqual(w.work.started, [])
+      assert.strictEqual(done.run.toolCalls, 0)
+      yield* w.journal()
+    })
+  )
+
+  it.effect("a pause is no answer: the model goes on", () =>
+    Effect.gen(function* () {
+      const w = yield* world([])
+      const model = rawModel((_, index) =>
+        index === 0
+          ? [{ type: "text", text: "Still searching" }, finish("pause")]
+          : [{ type: "text", text: "Found." }, finish("stop")]
+      )
+      const done = yield* outcomeDuring(minutes, w.in(Effect.provide(run, model.layer)))
+      assert(done._tag === "Completed", done._tag)
+      assert.strictEqual(done.output, "Found.")
+      assert.strictEqual(done.run.turns, 2)
+      yield* w.journal()
+    })
+  )
+
+  it.effect("a bug in the provider's adapter is a defect of the run; the call counts as lost", () =>
+    Effect.gen(function* () {
+      const w = yield* world([call("list_files")])
+      yield* outcomeDuring(minutes, w.in(Agent.run(agent, "go", { runId: "r", limits: { turns: 1 } })))
+      const model = rawModel(() => {
+        throw new Error("undefined is not a function")
+      })
+      const resumed = Agent.resume(agent, "r", { limits: { turns: 9 } })
+      const exit = yield* outcomeDuring(minutes, w.in(Effect.provide(resumed, model.layer)))
+      assert(exit._tag === "RunFailed", exit._tag)
+      assert.strictEqual(exit.reason, "defect")
+      assert.strictEqual(exit.run.turns, 2)
+      assert.isAbove(exit.run.costUsd, 0.1)
+      checkEnding(exit, yield* w.journal(), "failed", "defect")
+    })
+  )
+})
+
+describe("the request", () => {
+  it.effect("request parameters in force reach the provider", () =>
+    Effect.gen(function* () {
+      const seen: Array<unknown> = []
+      const layer = Layer.effect(
+        LanguageModel.LanguageModel,
+        LanguageModel.make({
+          generateText: () =>
+            Effect.map(RequestParams, (params) => {
+              seen.push(params)
+              return [{ type: "text", text: "done" }, finish("stop")] as Array<Response.PartEncoded>
+            }),
+          streamText: () => Stream.empty
+        })
+      )
+      const w = yield* world([])
+      const params = { temperature: 0.2, maxOutputTokens: 500, stop: ["END"] }
+      yield* w.in(run.pipe(Effect.provideService(RequestParams, params), Effect.provide(layer)))
+      assert.deepStrictEqual(seen, [params])
+      const own = agent.pipe(Agent.provide(Layer.succeed(RequestParams, { seed: 7 })))
+      yield* w.in(
+        Agent.run(own, "go").pipe(Effect.provideService(RequestParams, params), Effect.provide(layer))
+      )
+      assert.deepStrictEqual(seen[1], { seed: 7 })
+    })
+  )
+
+  it.effect("an output cap that is reached is a cut-off turn", () =>
+    Effect.gen(function* () {
+      const w = yield* world([call("write_file", { path: "a" }), text("a"), text("b")], { usage: "counted" })
+      const exit = yield* outcomeDuring(
+        minutes,
+        w.in(
+          Agent.run(agent, "go", { runId: "r", limits: { turns: 1 } }).pipe(
+            Effect.provideService(RequestParams, { maxOutputTokens: 3 })
+          )
+        )
+      )
+      assert.strictEqual(exit._tag, "MaxTurnsExceeded")
+      assert.deepStrictEqual(exit.run.pending, [])
+      const [cut] = of(yield* w.journal(), "turn")
+      assert.strictEqual(cut?.finish, "length")
+      assert.strictEqual(cut?.usage.completionTokens, 3)
+    })
+  )
+
+  it.effect("the instructions come first, then the task; the tools are offered", () =>
+    Effect.gen(function* () {
+      const w = yield* world([text("done")])
+      const told = Agent.make("told", {
+        instructions: "Be brief.",
+        toolkit: Tools
+      })
+      yield* w.in(Agent.run(told, "What?", { runId: "r" }))
+      assert.deepStrictEqual(w.requests[0]?.messages, [
+        { role: "system", content: "Be brief." },
+        { role: "user", content: "What?" }
+      ])
+      assert.deepStrictEqual([...(w.requests[0]?.tools ?? [])].sort(), Object.keys(Tools.tools).sort())
+    })
+  )
+
+  it.effect(
+    "an id that is empty or was used before becomes turn.index, and that is what goes on the wire",
+    () =>
+      Effect.gen(function* () {
+        const w = yield* world([
+          turn(
+            call("read_file", { path: "a" }, { id: "" }),
+            call("read_file", { path: "b" }, { id: "mine" }),
+            call("read_file", { path: "c" }, { id: "mine" })
+          ),
+          call("read_file", { path: "d" }, { id: "mine" }),
+          text("done")
+        ])
+        const done = yield* outcomeDuring(minutes, w.in(run))
+        assert(done._tag === "Completed")
+        const journal = yield* w.journal()
+        const ids = of(journal, "turn").map(({ calls }) => calls.map(({ callId }) => callId))
+        assert.deepStrictEqual(ids, [["1.0", "mine", "1.2"], ["2.0"], []])
+        const wire = w.requests[2]?.messages.flatMap((message) =>
+          message.role === "assistant" ? (message.tool_calls ?? []).map(({ id }) => id) : []
+        )
+        assert.deepStrictEqual(wire, ["1.0", "mine", "1.2", "2.0"])
+        assert.strictEqual(w.work.started.length, 4)
+      })
+  )
+
+  it.effect("a prompt never has approval parts, before, during and after an approval", () =>
+    Effect.gen(function* () {
+      const w = yield* world([])
+      const model = rawModel((_, index) =>
+        index === 0
+          ? [
+              {
+                type: "tool-call",
+                id: "d1",
+                name: "delete_file",
+                params: { path: "a" }
+              },
+              {
+                type: "tool-call",
+                id: "d2",
+                name: "delete_file",
+                params: { path: "b" }
+              },
+              finish("tool-calls")
+            ]
+          : [{ type: "text", text: "done" }, finish("stop")]
+      )
+      const provided = <A, E, R>(effect: Effect.Effect<A, E, R>) => Effect.provide(effect, model.layer)
+      const exit = yield* w.in(provided(Agent.outcome(run)))
+      assert(exit._tag === "ApprovalRequired")
+      yield* w.in(Agent.decide({ runId: "r", callId: "d1" }, Agent.approve()))
+      yield* w.in(Agent.decide({ runId: "r", callId: "d2" }, Agent.reject("no")))
+      yield* w.in(provided(Agent.resume(agent, "r")))
+      assert.deepStrictEqual(w.work.started, ["delete_file a"])
+      const parts = model.requests.flatMap(({ prompt }) =>
+        prompt.content.flatMap(
+          (message): ReadonlyArray<Prompt.Part> =>
+            typeof message.content === "string" ? [] : message.content
+        )
+      )
+      assert.isTrue(parts.some(({ type }) => type === "tool-result"))
+      assert.isFalse(parts.some(({ type }) => type.includes("approval")))
+      yield* w.journal()
+    })
+  )
+
+  it.effect("provider options of a reply are replayed to the provider", () =>
+    Effect.gen(function* () {
+      const w = yield* world([])
+      const model = rawModel((_, index) =>
+        index === 0
+          ? [
+              {
+                type: "reasoning",
+                text: "Hm.",
+                metadata: { fake: { signature: "sig-1" } }
+              },
+              {
+                type: "tool-call",
+                id: "c1",
+                name: "list_files",
+                params: {},
+                metadata: { fake: { item: "i-1" } }
+              },
+              finish("tool-calls")
+            ]
+          : [{ type: "text", text: "done" }, finish("stop")]
+      )
+      yield* w.in(Effect.provide(run, model.layer))
+      const assistant = model.requests[1]?.prompt.content.find(({ role }) => role === "assistant")
+      assert(assistant?.role === "assistant")
+      const options = assistant.content.map((part) => (part as { readonly options?: unknown }).options)
+      assert.deepInclude(options, { fake: { signature: "sig-1" } })
+      assert.deepInclude(options, { fake: { item: "i-1" } })
+      yield* w.journal()
+    })
+  )
+
+  it.effect("files in the input reach the provider", () =>
+    Effect.gen(function* () {
+      const w = yield* world([])
+      const model = rawModel(() => [{ type: "text", text: "A cat." }, finish("stop")])
+      const input: ReadonlyArray<Message.Message> = [
+        {
+          role: "user",
+          content: [
+            { type: "text", text: "What is this?" },
+            {
+              type: "file",
+              mediaType: "image/png",
+              data: "https://example.com/cat.png"
+            }
+          ]
+        }
+      ]
+      yield* w.in(Effect.provide(Agent.run(agent, input, { runId: "r" }), model.layer))
+      const [message] = model.requests[0]?.prompt.content ?? []
+      assert(message?.role === "user")
+      const file = message.content.find(({ type }) => type === "file")
+      assert(file?.type === "file")
+      assert.strictEqual(file.mediaType, "image/png")
+      assert.strictEqual(String(file.data), "https://example.com/cat.png")
+      yield* w.journal()
+    })
+  )
+})
+
+describe("a model call that never came back (law 1)", () => {
+  it.effect("a Stop in mid-call counts it as a turn and at its estimate", () =>
+    Effect.gen(function* () {
+      const w = yield* world([call("list_files"), text("done", { latency: "5 seconds" }), text("done")])
+      const fiber = yield* forked(w.in(run))
+      yield* until(() => w.requests.length === 2)
+      yield* Fiber.interrupt(fiber)
+      const journal = yield* w.journal()
+      const stopped = last(journal, "run_stopped")
+      assert.strictEqual(stopped.turns, 2)
+      const estimate = of(journal, "turn_started").at(-1)?.estimate
+      // The last known prompt size: 100 tokens at $500 per million.
+      assert.isAtLeast(estimate?.usage.promptTokens ?? 0, 100)
+      assert.isAtLeast(estimate?.costUsd ?? 0, 0.05)
+      assert.isAbove(stopped.costUsd, 0.1)
+      const done = yield* w.in(Agent.resume(agent, "r"))
+      assert.strictEqual(done.run.turns, 3)
+      checkEnding(done, yield* w.journal(), "completed", "answered")
+    })
+  )
+
+  it.effect("a crash in mid-call does too, when the run is taken up again", () =>
+    Effect.gen(function* () {
+      const w = yield* world([call("list_files"), text("done"), text("done")])
+      yield* w.in(run)
+      // The process died right after the second turn_started.
+      const events = yield* w.journal()
+      const index = events.findLastIndex(({ type }) => type === "turn_started")
+      const crashed = yield* world([text("after the crash")])
+      const summary = yield* w.store.summary("r")
+      const [first] = events
+      assert.isDefined(first)
+      yield* crashed.store.append({
+        runId: "r",
+        expected: 0,
+        events: events.slice(0, index + 1),
+        summary: { ...summary, status: "running", seq: index + 1 },
+        durability: "process"
+      })
+      const done = yield* crashed.in(Agent.resume(agent, "r"))
+      assert.strictEqual(done.output, "after the crash")
+      assert.strictEqual(done.run.turns, 3)
+      assert.isAbove(done.run.costUsd, 0.2)
+      checkEnding(done, yield* crashed.journal(), "completed", "answered")
+      assert.deepStrictEqual(crashed.work.started, [])
+    })
+  )
+
+  it.effect("lost calls use up the turn limit: a loop of crashes ends", () =>
+    Effect.gen(function* () {
+      const w = yield* world(Array.from({ length: 9 }, () => text("late", { latency: "1 hour" })))
+      for (let i = 0; i < 3; i++) {
+        const limited =
+          i === 0 ? Agent.run(agent, "go", { runId: "r", limits: { turns: 3 } }) : Agent.resume(agent, "r")
+        const fiber = yield* forked(w.in(limited))
+        yield* until(() => w.requests.length === i + 1)
+        yield* Fiber.interrupt(fiber)
+      }
+      const exit = yield* w.in(Agent.outcome(Agent.resume(agent, "r")))
+      assert.strictEqual(exit._tag, "MaxTurnsExceeded")
+      assert.strictEqual(w.requests.length, 3)
+      yield* w.journal()
+    })
+  )
+
+  it.effect(
+    "an interruption while waiting for a retry loses no call: the failed attempt is written already",
+    () =>
+      Effect.gen(function* () {
+        const w = yield* world([fail(429, { retryAfter: 100 }), text("done")])
+        const fiber = yield* forked(w.in(run))
+        yield* until(() => w.requests.length === 1)
+        yield* until(() => w.trace.events.some(({ type }) => type === "turn_failed"))
+        yield* Fiber.interrupt(fiber)
+        const stopped = last(yield* w.journal(), "run_stopped")
+        assert.strictEqual(stopped.turns, 0)
+        assert.strictEqual(stopped.costUsd, 0)
+        const done = yield* w.in(Agent.resume(agent, "r"))
+        assert.strictEqual(done.run.turns, 1)
+        yield* w.journal()
+      })
+  )
+})
