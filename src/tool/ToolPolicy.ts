@@ -51,7 +51,10 @@ export type Outcome =
   | { readonly _tag: "Unknown" }
 
 /** It happened, with this (encoded) result. */
-export const happened = (result: Schema.Json): Outcome => ({ _tag: "Happened", result })
+export const happened = (result: Schema.Json): Outcome => ({
+  _tag: "Happened",
+  result
+})
 
 /** It did not happen. */
 export const didNotHappen: Outcome = { _tag: "DidNotHappen" }

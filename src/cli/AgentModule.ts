@@ -1,0 +1,74 @@
+/**
+ * `--agent MODULE`: an agent that a module exports, for the command line to run.
+ *
+ * The module exports `agent` (made with `Agent.make`), and may export `layer`, which provides what the agent needs
+ * beyond a model, a store and the services of Node. A default export may be the agent, or an object of both.
+ */
+import { pathToFileURL } from "node:url"
+import type { NodeServices } from "@effect/platform-node/NodeServices"
+import type * as LanguageModel from "effect/ai/LanguageModel"
+import * as Effect from "effect/Effect"
+import * as FileSystem from "effect/FileSystem"
+import * as Layer from "effect/Layer"
+import * as Path from "effect/Path"
+import * as Agent from "../Agent.ts"
+import type { RunStore } from "../store/RunStore.ts"
+import { CommandFailed } from "./Output.ts"
+
+/** What the command line provides an agent with. */
+export type Provided = LanguageModel.LanguageModel | RunStore | NodeServices
+
+/** An agent that the command line can run. */
+export type Runnable = Agent.Agent<unknown, unknown, Provided>
+
+const agentType = Symbol.for("checkrein/Agent")
+
+// What it needs is not known here: a service that nobody provides is named by the defect that its lack is.
+const isAgent = (u: unknown): u is Runnable =>
+  typeof u === "object" && u !== null && agentType in u && "name" in u && typeof u.name === "string"
+
+const isLayer = (u: unknown): u is Layer.Layer<never, unknown, Provided> => Layer.isLayer(u)
+
+const property = (from: unknown, name: string): unknown =>
+  typeof from === "object" && from !== null ? Reflect.get(from, name) : undefined
+
+const says = (error: unknown): string =>
+  error instanceof Error ? `${error.name}: ${error.message}` : String(error)
+
+const exportsOf = (exported: object): string => {
+  const names = Object.keys(exported)
+  return names.length === 0 ? "nothing" : names.join(", ")
+}
+
+/** Loads the agent of a module; the path is relative to the working directory. */
+export const load = (
+  path: string
+): Effect.Effect<Runnable, CommandFailed, FileSystem.FileSystem | Path.Path> =>
+  Effect.gen(function* () {
+    const files = yield* FileSystem.FileSystem
+    const absolute = (yield* Path.Path).resolve(path)
+    const failed = (problem: string) => new CommandFailed({ message: `the agent module ${path} ${problem}` })
+    const info = yield* Effect.orElseSucceed(files.stat(absolute), () => undefined)
+    if (info === undefined) return yield* failed("does not exist")
+    if (info.type !== "File") return yield* failed("is not a file")
+    const exported = yield* Effect.tryPromise({
+      try: async (): Promise<object> => await import(pathToFileURL(absolute).href),
+      catch: (error) => failed(`cannot be loaded: ${says(error)}`)
+    })
+    const standard = property(exported, "default")
+    const agent = [property(exported, "agent"), property(standard, "agent"), standard].find(isAgent)
+    if (agent === undefined) {
+      const wanted = "it has to export `agent`, made with Agent.make"
+      return yield* failed(`exports no agent: ${wanted}, and exports ${exportsOf(exported)}`)
+    }
+    const layer = property(exported, "layer") ?? property(standard, "layer")
+    if (layer !== undefined && !isLayer(layer)) return yield* failed("exports a `layer` that is not a Layer")
+    return yield* Effect.try({
+      try: () => Agent.provide(layer ?? Layer.empty)(agent),
+      // An agent's definition is known to the copy of the library that made it.
+      catch: () =>
+        failed(
+          "made its agent with another copy of checkrein: run the `checkrein` command that is installed beside it"
+        )
+    })
+  })

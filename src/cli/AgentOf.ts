@@ -1,0 +1,74 @@
+/**
+ * Which agent takes a stored run up again: the log analyst of its directory, the demo's, or a module's.
+ */
+import * as Effect from "effect/Effect"
+import type * as FileSystem from "effect/FileSystem"
+import * as Option from "effect/Option"
+import type * as Path from "effect/Path"
+import type { RunSummary } from "../store/RunStore.ts"
+import * as AgentModule from "./AgentModule.ts"
+import type { StandIn } from "./Models.ts"
+import { CommandFailed } from "./Output.ts"
+
+/** An agent, and what answers where no endpoint is named. */
+export interface Found {
+  readonly agent: AgentModule.Runnable
+  readonly standIn: StandIn
+}
+
+/** The log analyst of a directory. */
+export const logAnalyst = (
+  root: string
+): Effect.Effect<Found, CommandFailed, FileSystem.FileSystem | Path.Path> =>
+  Effect.gen(function* () {
+    const LogAnalyst = yield* Effect.promise(() => import("./LogAnalyst.ts"))
+    return { agent: yield* LogAnalyst.make(root), standIn: "script" }
+  })
+
+/** The agent of a module. */
+export const ofModule = (
+  path: string
+): Effect.Effect<Found, CommandFailed, FileSystem.FileSystem | Path.Path> =>
+  Effect.map(AgentModule.load(path), (agent) => ({
+    agent,
+    standIn: "nothing"
+  }))
+
+/** The agent of a stored run. */
+export const ofRun = (
+  { agent: name, runId }: RunSummary,
+  module: Option.Option<string>
+): Effect.Effect<Found, CommandFailed, FileSystem.FileSystem | Path.Path> =>
+  Effect.gen(function* () {
+    if (Option.isSome(module)) {
+      const found = yield* ofModule(module.value)
+      if (found.agent.name === name) return found
+      const message = `run ${runId} is a run of ${name}, and ${module.value} defines ${found.agent.name}: name the module of ${name} with --agent`
+      return yield* new CommandFailed({ message })
+    }
+    const LogAnalyst = yield* Effect.promise(() => import("./LogAnalyst.ts"))
+    const root = LogAnalyst.rootOf(name)
+    if (root !== undefined) return yield* logAnalyst(root)
+    const Scenario = yield* Effect.promise(() => import("../demo/Scenario.ts"))
+    const agent = Scenario.agentFor(runId)
+    if (agent !== undefined) return { agent, standIn: "nothing" as const }
+    const message = `run ${runId} is a run of ${name}, which this command does not know: name the module that defines it with --agent MODULE`
+    return yield* new CommandFailed({ message })
+  })
+
+/**
+ * What `--agent` has to say in a command that resumes a run: nothing for an agent that this command knows, else the
+ * module that was named, or a place to name one.
+ */
+export const moduleFlag = (
+  { agent, runId }: RunSummary,
+  given: Option.Option<string>
+): Effect.Effect<string | undefined> =>
+  Effect.gen(function* () {
+    if (Option.isSome(given)) return given.value
+    const [LogAnalyst, Scenario] = yield* Effect.promise(() =>
+      Promise.all([import("./LogAnalyst.ts"), import("../demo/Scenario.ts")])
+    )
+    const known = LogAnalyst.rootOf(agent) !== undefined || Scenario.fromRunId(runId) !== undefined
+    return known ? undefined : "MODULE"
+  })

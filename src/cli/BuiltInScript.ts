@@ -1,0 +1,99 @@
+/**
+ * The model of `checkrein run` where no endpoint is named: a script that knows how to find a word in the files of a
+ * directory. It makes the command work out of the box, without a key; it does not understand anything.
+ */
+import * as Schema from "effect/Schema"
+import * as Scripted from "../provider/Scripted.ts"
+
+/** The name under which the script is served and priced. */
+export const name = "built-in"
+
+/** Made-up prices, in USD per million tokens, so that a money limit can be tried. */
+export const price = { input: 2, output: 12 } as const
+
+const common = new Set(
+  [
+    "about any are contain contains directory does file files find folder from give have how log logs look many mention",
+    "mentions name please read say search show tell that the there these this those what when where which with word"
+  ]
+    .join(" ")
+    .split(" ")
+)
+
+/** The word that a task is about: what stands in quotes, or else its longest word that is not a common one. */
+const wordOf = (task: string): string => {
+  const quoted = /["'“‘`]([^"'”’`]+)["'”’`]/.exec(task)?.[1]
+  if (quoted !== undefined) return quoted
+  const words = task.match(/[\p{L}\p{N}_.-]*[\p{L}\p{N}]/gu) ?? []
+  const telling = words.filter((word) => word.length > 2 && !common.has(word.toLowerCase()))
+  return telling.reduce((longest, word) => (word.length > longest.length ? word : longest), "")
+}
+
+const decoded = <S extends Schema.Codec<unknown, unknown>>(schema: S) => {
+  const decode = Schema.decodeUnknownOption(Schema.fromJsonString(schema))
+  return (text: string) => decode(text)
+}
+
+const listingOf = decoded(
+  Schema.Struct({
+    files: Schema.Array(Schema.Struct({ path: Schema.String }))
+  })
+)
+const searchOf = decoded(
+  Schema.Struct({
+    searched: Schema.Natural,
+    found: Schema.Array(
+      Schema.Struct({
+        path: Schema.String,
+        lines: Schema.Natural,
+        first: Schema.String
+      })
+    )
+  })
+)
+
+const filesOf = (transcript: Scripted.Transcript): ReadonlyArray<string> => {
+  const listing = listingOf(transcript.toolResults[0] ?? "")
+  return listing._tag === "Some" ? listing.value.files.map(({ path }) => path) : []
+}
+
+const asksToDelete = (task: string): boolean => /\b(delete|remove)\b/i.test(task)
+
+const second = (transcript: Scripted.Transcript): Scripted.Reply => {
+  const { task } = transcript
+  const files = filesOf(transcript)
+  if (asksToDelete(task)) {
+    const named = files.find((path) => task.includes(path))
+    return named === undefined
+      ? Scripted.text("The task names no file that exists, so I delete nothing.")
+      : Scripted.call("delete_file", { path: named })
+  }
+  const word = wordOf(task)
+  return word === "" || /\bhow many files\b/i.test(task)
+    ? Scripted.text(files.length === 1 ? "There is 1 file." : `There are ${files.length} files.`)
+    : Scripted.call("scan_archive", { text: word })
+}
+
+const third = (transcript: Scripted.Transcript): Scripted.Reply => {
+  const { lastToolResult, task } = transcript
+  if (asksToDelete(task)) {
+    const declined = lastToolResult.startsWith("Declined")
+    return Scripted.text(declined ? "I did not delete anything: you declined." : lastToolResult)
+  }
+  const search = searchOf(lastToolResult)
+  if (search._tag === "None") return Scripted.text(`I could not search the files: ${lastToolResult}`)
+  const [most, ...others] = search.value.found
+  if (most === undefined)
+    return Scripted.text(`None of the ${search.value.searched} text files mentions "${wordOf(task)}".`)
+  const also = others.length === 0 ? "" : `; so do ${others.map(({ path }) => path).join(", ")}`
+  return Scripted.text(`${most.path} mentions "${wordOf(task)}": ${most.first}${also}`)
+}
+
+/** The script: lists the files, then searches them for the word that the task is about, or deletes the one it names. */
+export const script: Scripted.Script = Scripted.make(name, (_, transcript) => {
+  // Counted from the last question, so that a run which was resumed with a message begins anew.
+  const since = transcript.messages.findLastIndex((message) => message.role === "user")
+  const turn = transcript.messages.slice(since).filter((message) => message.role === "assistant").length
+  if (turn === 0) return Scripted.call("list_files", {})
+  return turn === 1 ? second(transcript) : third(transcript)
+})

@@ -1,0 +1,60 @@
+/**
+ * Drives a run at the command line: shows what happens on stderr, and tells how it ended, also when it was stopped.
+ */
+import * as Effect from "effect/Effect"
+import type * as FileSystem from "effect/FileSystem"
+import type * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
+import * as Agent from "../Agent.ts"
+import * as RunTrace from "../observe/RunTrace.ts"
+import type { Completed, RunExit } from "../run/RunExit.ts"
+import * as RunState from "../run/RunState.ts"
+import { RunStore } from "../store/RunStore.ts"
+import * as Ending from "./Ending.ts"
+import * as Output from "./Output.ts"
+
+/** How a run is shown and told. */
+export interface Telling {
+  readonly json: boolean
+  /** Where trace lines go. */
+  readonly trace: Option.Option<string>
+  readonly where: Ending.Where
+}
+
+const tell = (run: RunState.RunState, { json, where }: Telling): Effect.Effect<void, Output.Quit> => {
+  if (run.status === "completed") return Output.result(json, Ending.toJson(run, where), Ending.answerOf(run))
+  return Output.note(Ending.told(run, where)).pipe(
+    Effect.andThen(json ? Output.print(JSON.stringify(Ending.toJson(run, where))) : Effect.void),
+    Effect.andThen(Output.quit(Output.exitCodes.stopped))
+  )
+}
+
+/** What a stop has left in the store. The run may not have got there: then that is what is told. */
+const tellStored = (telling: Telling) =>
+  Effect.gen(function* () {
+    const store = yield* RunStore
+    const state = RunState.fold(yield* store.read(telling.where.root))
+    if (state !== undefined) yield* tell(state, telling)
+  }).pipe(
+    Effect.catchTag("RunNotFound", () =>
+      Output.failed(telling.json, "Stopped", "stopped before the run had begun; nothing was stored")
+    ),
+    Effect.catchTag("RunStoreError", (error) => Output.failed(telling.json, error._tag, error.message)),
+    Effect.catchTag("Quit", () => Effect.void)
+  )
+
+const tracing = (trace: Option.Option<string>): Layer.Layer<never, never, FileSystem.FileSystem> =>
+  Option.isSome(trace)
+    ? RunTrace.layerAll(RunTrace.layerConsole(), RunTrace.layerJsonl(trace.value))
+    : RunTrace.layerConsole()
+
+/** Runs it, and ends the command as the run has ended. */
+export const drive = <E, R>(
+  running: Effect.Effect<Completed<unknown>, E, R>,
+  telling: Telling
+): Effect.Effect<void, Exclude<E, RunExit> | Output.Quit, R | RunStore | FileSystem.FileSystem> =>
+  Agent.outcome(running).pipe(
+    Effect.provide(tracing(telling.trace)),
+    Effect.onInterrupt(() => tellStored(telling)),
+    Effect.flatMap(({ run }) => tell(run, telling))
+  )

@@ -1,0 +1,80 @@
+/**
+ * The model that runs of the command line use: the endpoint that the environment names, or what stands in for it.
+ */
+import * as LanguageModel from "effect/ai/LanguageModel"
+import * as Config from "effect/Config"
+import * as ConfigProvider from "effect/ConfigProvider"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
+import * as PriceBook from "../provider/PriceBook.ts"
+import * as Scripted from "../provider/Scripted.ts"
+import * as BuiltInScript from "./BuiltInScript.ts"
+import { CommandFailed, note, UsageError } from "./Output.ts"
+
+/**
+ * What stands in for an endpoint: the built-in script, which only knows the log analyst's tools, or `nothing` for other
+ * agents. They may bring a model of their own; those that do not are told where to get one.
+ */
+export type StandIn = "script" | "nothing"
+
+const noModel = "no model: set LLM_BASE_URL and LLM_MODEL, or let the agent's layer provide a LanguageModel"
+
+const standIns: {
+  readonly [kind in StandIn]: Layer.Layer<LanguageModel.LanguageModel>
+} = {
+  script: Layer.merge(
+    Scripted.layer(BuiltInScript.script),
+    PriceBook.layer({ [BuiltInScript.name]: BuiltInScript.price })
+  ),
+  // Nothing is counted, so the tokenizer, which takes a second to load, is not.
+  nothing: Scripted.layer(
+    Scripted.make("none", () => Scripted.fail(401, { message: noModel })),
+    { usage: "omitted" }
+  )
+}
+
+const endpoint = Effect.gen(function* () {
+  const [chat, http] = yield* Effect.promise(() =>
+    Promise.all([import("../provider/ChatCompletions.ts"), import("effect/http/FetchHttpClient")])
+  )
+  return Layer.merge(Layer.provide(chat.layerConfig(), http.layer), PriceBook.layerConfig)
+})
+
+/** The environment, with a model named on the command line in the place of `LLM_MODEL`. */
+const environment = (model: string | undefined) =>
+  ConfigProvider.layer(
+    ConfigProvider.fromEnv(model === undefined ? {} : { env: { ...process.env, LLM_MODEL: model } })
+  )
+
+/** The model of `--model` at `LLM_BASE_URL`, or what stands in for it. */
+export const layer = (
+  model: Option.Option<string>,
+  standIn: StandIn
+): Layer.Layer<LanguageModel.LanguageModel, CommandFailed | UsageError> =>
+  Layer.unwrap(
+    Effect.gen(function* () {
+      const address = yield* Config.option(Config.String("LLM_BASE_URL"))
+      if (Option.isSome(address) && address.value.trim() !== "") return yield* endpoint
+      if (Option.isSome(model)) {
+        const message = "--model names a model of an endpoint: set LLM_BASE_URL to where it is"
+        return yield* new UsageError({ message })
+      }
+      if (standIn === "script") {
+        yield* note("LLM_BASE_URL is not set: the built-in script answers, which only searches for a word.")
+      }
+      return standIns[standIn]
+    })
+  ).pipe(
+    Layer.provide(environment(Option.getOrUndefined(model))),
+    Layer.catchTag("ConfigError", (error) =>
+      Layer.effect(
+        LanguageModel.LanguageModel,
+        Effect.fail(
+          new CommandFailed({
+            message: `the model in the environment cannot be used: ${error.message}`
+          })
+        )
+      )
+    )
+  )

@@ -1,0 +1,46 @@
+/**
+ * The `checkrein` command as a process: arguments, signals, exit code.
+ *
+ * Ctrl-C or SIGTERM once stops what runs, which then says how it can be resumed; a second time ends the process at once.
+ * Without arguments it is the tour: what `npm start` shows.
+ */
+import { readFileSync } from "node:fs"
+import * as NodeServices from "@effect/platform-node/NodeServices"
+import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Checkrein from "./Checkrein.ts"
+import * as Output from "./Output.ts"
+
+const { version }: { readonly version: string } = JSON.parse(
+  readFileSync(new URL("../../package.json", import.meta.url), "utf8")
+)
+
+const args = process.argv.slice(2)
+const fiber = Effect.runFork(Effect.provide(Checkrein.run(args, version), NodeServices.layer))
+
+let signalled: { readonly code: Output.ExitCode; readonly atMs: number } | undefined
+
+// `npm start` passes on a signal that the terminal has sent to this process as well: that is one Ctrl-C, not two.
+const echoMs = 500
+
+const onSignal = (reason: string, code: Output.ExitCode) => () => {
+  if (signalled !== undefined) {
+    if (performance.now() - signalled.atMs > echoMs) process.exit(code)
+    return
+  }
+  signalled = { code, atMs: performance.now() }
+  // Loaded already if something runs that can be told the reason.
+  void import("../Agent.ts").then(({ CancelReason }) =>
+    fiber.interruptUnsafe(fiber.id, Context.make(CancelReason, reason))
+  )
+}
+
+process.on("SIGINT", onSignal("Ctrl-C", Output.exitCodes.interrupted))
+process.on("SIGTERM", onSignal("SIGTERM", Output.exitCodes.terminated))
+
+fiber.addObserver((exit) => {
+  const code = signalled?.code ?? (Exit.isSuccess(exit) ? exit.value : Output.exitCodes.error)
+  // An agent's module may have left something running; what was printed has to be out, though.
+  process.stdout.write("", () => process.exit(code))
+})

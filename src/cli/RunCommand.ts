@@ -1,0 +1,81 @@
+/**
+ * `checkrein run`, as it is called.
+ */
+import * as Argument from "effect/cli/Argument"
+import * as Command from "effect/cli/Command"
+import * as Flag from "effect/cli/Flag"
+import * as Effect from "effect/Effect"
+import * as LimitFlags from "./LimitFlags.ts"
+import * as Output from "./Output.ts"
+import * as Store from "./Store.ts"
+
+/** `--agent MODULE`. */
+export const agent = Flag.String("agent").pipe(
+  Flag.withMetavar("MODULE"),
+  Flag.withDescription("A module that exports `agent` and, if it needs one, `layer`"),
+  Flag.optional
+)
+
+/** `--model NAME`. */
+export const model = Flag.String("model").pipe(
+  Flag.withMetavar("NAME"),
+  Flag.withDescription("The model at LLM_BASE_URL, in the place of LLM_MODEL"),
+  Flag.optional
+)
+
+/** `--trace FILE`. */
+export const trace = Flag.String("trace").pipe(
+  Flag.withMetavar("FILE"),
+  Flag.withDescription("Append what happens to this file, one JSON object a line"),
+  Flag.optional
+)
+
+// The lines after the first are indented as the help indents that one.
+const description = `Runs an agent on a task, with live progress on stderr and the answer on stdout.
+
+  The built-in agent answers questions about the files of a directory. The model is the one at LLM_BASE_URL
+  (LLM_MODEL, LLM_API_KEY, LLM_PRICE_INPUT, LLM_PRICE_OUTPUT); without it a built-in script answers.
+
+  Exit code: 0 answered, 1 error, 2 wrong usage, 3 stopped short of an answer, 130 Ctrl-C, 143 SIGTERM. A run that
+  stopped is kept in the store, and the way to go on is printed.`
+
+/** The command. */
+export const command = Command.make(
+  "run",
+  {
+    task: Argument.String("task").pipe(Argument.withDescription("What the agent is asked")),
+    root: Flag.String("root").pipe(
+      Flag.withMetavar("DIR"),
+      Flag.withDescription("The directory that the built-in agent may look into (default: the current one)"),
+      Flag.optional
+    ),
+    agent,
+    model,
+    ...LimitFlags.flags,
+    store: Store.flag,
+    json: Output.json,
+    trace
+  },
+  (input) =>
+    Effect.flatMap(
+      Effect.promise(() => import("./Run.ts")),
+      ({ run }) => run(input)
+    )
+).pipe(
+  Command.withDescription(description),
+  Command.withShortDescription("Run an agent on a task"),
+  Command.withExamples([
+    {
+      command: 'checkrein run --root /var/log "Which file mentions a timeout?"',
+      description: "Ask about the files of a directory"
+    },
+    {
+      command: 'checkrein run --max-usd 0.05 --max-time 2m "What went wrong last night?"',
+      description: "With limits"
+    },
+    {
+      command: 'checkrein run --agent ./agent.ts --json "Summarise the week"',
+      description: "An agent of your own, for a program to read"
+    }
+  ])
+)

@@ -1,0 +1,142 @@
+/**
+ * `checkrein runs approve | reject | resolve`: what a person says about a call.
+ */
+import { userInfo } from "node:os"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import * as Schema from "effect/Schema"
+import * as Agent from "../Agent.ts"
+import { RunStore, type RunSummary } from "../store/RunStore.ts"
+import * as AgentOf from "./AgentOf.ts"
+import * as Ending from "./Ending.ts"
+import * as Output from "./Output.ts"
+import * as Resume from "./RunsResume.ts"
+import * as Store from "./Store.ts"
+import * as StoredRun from "./StoredRun.ts"
+
+/** What these commands share. */
+export interface Input extends Resume.Driving {
+  readonly id: string
+  readonly call: Option.Option<string>
+  readonly by: Option.Option<string>
+  readonly resume: boolean
+}
+
+/** Who decides if nobody is named: the user of the operating system. */
+const osUser = Effect.try({
+  try: () => userInfo().username,
+  catch: () => undefined
+}).pipe(Effect.orElseSucceed(() => "unknown"))
+
+type Call = RunSummary["approvals"][number]
+
+const naming = (calls: ReadonlyArray<Call>): string =>
+  calls.map(({ callId, runId, tool }) => `${callId} (${tool}, of run ${runId})`).join(", ")
+
+/** The call that is meant: the one that is named, or the only one that waits. */
+const meant = (
+  summary: RunSummary,
+  calls: ReadonlyArray<Call>,
+  named: Option.Option<string>,
+  what: string
+) => {
+  const { runId } = summary
+  const failed = (message: string) => Effect.fail(new Output.CommandFailed({ message }))
+  const matching = Option.isSome(named) ? calls.filter(({ callId }) => callId === named.value) : calls
+  // A child's call may have the same id as one of its parent's; the run that was named is meant.
+  const own = matching.filter((call) => call.runId === runId)
+  const [only, another] = own.length === 1 ? own : matching
+  if (only !== undefined && another === undefined) return Effect.succeed(only)
+  if (calls.length === 0) return failed(`no call of run ${runId} waits for ${what}`)
+  if (matching.length === 0)
+    return failed(
+      `call ${Option.getOrElse(named, () => "")} of run ${runId} does not wait for ${what}; those that do: ${naming(calls)}`
+    )
+  return failed(
+    `${matching.length} calls of run ${runId} wait for ${what}, so name one of them: ${naming(matching)}`
+  )
+}
+
+/** Says what was recorded, and how to resume, or resumes. */
+const afterwards = (input: Input, call: Call, recorded: string) =>
+  Effect.gen(function* () {
+    const store = yield* RunStore
+    const root = yield* StoredRun.rootOf(call.runId)
+    const earlier = (yield* store.inbox(call.runId, 0)).filter(
+      ({ command }) => command.type !== "cancel" && command.callId === call.callId
+    )
+    if (earlier.length > 1)
+      yield* Output.note("Somebody has decided about this call before; the first decision counts.")
+    if (input.resume)
+      return yield* Resume.resume({
+        ...input,
+        id: root.runId,
+        force: false,
+        message: Option.none()
+      })
+    const agent = yield* AgentOf.moduleFlag(root, input.agent)
+    const next = Ending.resume({ store: input.store, agent, root: root.runId })
+    const object = {
+      runId: call.runId,
+      callId: call.callId,
+      recorded,
+      next: [next]
+    }
+    yield* Output.result(
+      input.json,
+      object,
+      `Recorded: ${recorded} ${Output.plain(call.tool)} (call ${Output.plain(call.callId)}). It counts when the run is resumed:\n  ${next}`
+    )
+  })
+
+const byWhom = (input: Input) => (Option.isSome(input.by) ? Effect.succeed(input.by.value) : osUser)
+
+const readArgs = Schema.decodeUnknownEffect(Schema.fromJsonString(Schema.Json))
+
+/** Approves a call, with other arguments if some are given. */
+export const approve = (input: Input & { readonly args: Option.Option<string> }) =>
+  Effect.gen(function* () {
+    const args = Option.isNone(input.args)
+      ? undefined
+      : yield* Effect.mapError(
+          readArgs(input.args.value),
+          () =>
+            new Output.UsageError({
+              message: `--args is not JSON: ${Option.getOrElse(input.args, () => "")}`
+            })
+        )
+    const store = yield* RunStore
+    const summary = yield* store.summary(input.id)
+    const call = yield* meant(summary, summary.approvals, input.call, "a decision")
+    yield* Agent.decide(call, Agent.approve(args === undefined ? {} : { args }), { by: yield* byWhom(input) })
+    yield* afterwards(input, call, args === undefined ? "approved" : "approved with other arguments")
+  }).pipe(Effect.provide(Store.existing(input.store)))
+
+/** Rejects a call; the model is told the reason. */
+export const reject = (input: Input & { readonly reason: Option.Option<string> }) =>
+  Effect.gen(function* () {
+    const store = yield* RunStore
+    const summary = yield* store.summary(input.id)
+    const call = yield* meant(summary, summary.approvals, input.call, "a decision")
+    yield* Agent.decide(call, Agent.reject(Option.getOrUndefined(input.reason)), { by: yield* byWhom(input) })
+    yield* afterwards(input, call, "rejected")
+  }).pipe(Effect.provide(Store.existing(input.store)))
+
+/** Says what became of a call of unknown outcome. */
+export const resolve = (
+  input: Omit<Input, "call"> & {
+    readonly call: string
+    readonly outcome: "happened" | "did-not-happen"
+    readonly result: Option.Option<string>
+  }
+) =>
+  Effect.gen(function* () {
+    const store = yield* RunStore
+    const summary = yield* store.summary(input.id)
+    const named = { ...input, call: Option.some(input.call) }
+    const call = yield* meant(summary, summary.unknown, named.call, "a resolution")
+    const resolution =
+      input.outcome === "happened" ? Agent.happened(Option.getOrUndefined(input.result)) : Agent.didNotHappen
+    yield* Agent.resolve(call, resolution, { by: yield* byWhom(named) })
+    yield* afterwards(named, call, input.outcome.replaceAll("-", " "))
+  }).pipe(Effect.provide(Store.existing(input.store)))

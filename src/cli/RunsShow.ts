@@ -1,0 +1,197 @@
+/**
+ * `checkrein runs show`: one run in words.
+ */
+import * as Clock from "effect/Clock"
+import * as Effect from "effect/Effect"
+import type * as Option from "effect/Option"
+import { pretty } from "../observe/Pretty.ts"
+import type { Command } from "../run/Command.ts"
+import { callsOf, type Message, textOf } from "../run/Message.ts"
+import type { RunEvent } from "../run/RunEvent.ts"
+import * as RunExit from "../run/RunExit.ts"
+import * as RunState from "../run/RunState.ts"
+import { RunStore } from "../store/RunStore.ts"
+import * as AgentOf from "./AgentOf.ts"
+import * as Ending from "./Ending.ts"
+import * as Output from "./Output.ts"
+import { age } from "./RunsList.ts"
+import * as Store from "./Store.ts"
+import * as StoredRun from "./StoredRun.ts"
+
+/** What `checkrein runs show` was given. */
+export interface Input {
+  readonly id: string
+  readonly events: boolean
+  readonly full: boolean
+  readonly agent: Option.Option<string>
+  readonly store: string
+  readonly json: boolean
+}
+
+const seconds = (ms: number): string =>
+  ms < 1000 ? `${Math.round(ms)} ms` : `${Number((ms / 1000).toFixed(1))} s`
+
+const dollars = (usd: number): string => `$${Number(usd.toFixed(6))}`
+
+/** What was used of each limit; what has neither a limit nor any use is left out. */
+const spent = (state: RunState.RunState): ReadonlyArray<string> => {
+  const { limits } = state
+  const used = RunState.used(state)
+  const rows = [
+    ["turns", used.turns, limits.turns, limits.reserve?.turns, String],
+    ["money", used.usd, limits.usd, limits.reserve?.usd, dollars],
+    ["tokens", used.tokens, limits.tokens, limits.reserve?.tokens, String],
+    ["tool calls", used.toolCalls, limits.toolCalls, limits.reserve?.toolCalls, String],
+    ["time", used.timeMs, limits.timeMs, limits.reserve?.timeMs, seconds]
+  ] as const
+  return rows.map(([name, amount, limit, reserve, show]) => {
+    const of = limit === undefined ? "" : ` of ${show(limit)}`
+    const kept = reserve === undefined ? "" : `, ${show(reserve)} of it kept for a handoff`
+    return `  ${name.padEnd(10)}  ${show(amount)}${of}${kept}`
+  })
+}
+
+const cut = (text: string, width: number): string =>
+  text.length <= width ? text : `${text.slice(0, width - 1)}… (${text.length} characters)`
+
+const contentOf = (message: Message): string => {
+  switch (message.role) {
+    case "assistant": {
+      const calls = callsOf(message).map(({ name, params }) => `→ ${name} ${JSON.stringify(params)}`)
+      return [textOf(message), ...calls].filter((text) => text !== "").join("  ")
+    }
+    case "user": {
+      if (typeof message.content === "string") return message.content
+      return message.content
+        .map((part) => (part.type === "text" ? part.text : `[${part.mediaType}]`))
+        .join(" ")
+    }
+    case "tool":
+      return `${message.ok ? "" : "✗ "}${message.tool}: ${message.content}`
+    case "system":
+      return message.content
+  }
+}
+
+const shownInBrief = 30
+
+/** The transcript: a line for each message, or with `full` everything that was said. */
+const transcript = ({ messages }: RunState.RunState, full: boolean): ReadonlyArray<string> => {
+  const hidden = full ? 0 : Math.max(0, messages.length - shownInBrief)
+  // The first two are the instructions and the task.
+  const shown = hidden === 0 ? messages : [...messages.slice(0, 2), ...messages.slice(hidden + 2)]
+  const lines = shown.map((message) => {
+    const role = message.role.padEnd(9)
+    if (full)
+      return `  ${role}  ${contentOf(message)
+        .split("\n")
+        .map(Output.plain)
+        .join(`\n${" ".repeat(13)}`)}`
+    return `  ${role}  ${cut(Output.plain(Output.oneLine(contentOf(message))), 100)}`
+  })
+  if (hidden > 0) lines.splice(2, 0, `  … ${hidden} more messages; --full shows them`)
+  return lines
+}
+
+/** What somebody has said about a call that still waits: it is taken in when the run is resumed. */
+interface Said {
+  readonly runId: string
+  readonly command: Exclude<Command, { readonly type: "cancel" }>
+}
+
+/** The first word about each call, which is the one that counts; a child's calls have their word in the child's inbox. */
+const saidAbout = Effect.fnUntraced(function* (state: RunState.RunState) {
+  const store = yield* RunStore
+  const calls = [...RunExit.approvalsOf(state), ...RunExit.unknownOf(state)]
+  const said = new Map<string, Said>()
+  for (const runId of new Set([state.runId, ...calls.map((call) => call.runId)])) {
+    for (const { command } of yield* store.inbox(runId, runId === state.runId ? state.inbox : 0)) {
+      if (command.type === "cancel") continue
+      const name = Ending.nameOf({ runId, callId: command.callId })
+      const waits = runId === state.runId || calls.some((call) => Ending.nameOf(call) === name)
+      if (waits && !said.has(name)) said.set(name, { runId, command })
+    }
+  }
+  return said
+})
+
+const decisions = (said: Iterable<Said>): ReadonlyArray<string> =>
+  [...said].map(({ command }) => {
+    const by = command.by === undefined ? "" : ` by ${Output.plain(command.by)}`
+    const what =
+      command.type === "decide"
+        ? command.decision
+        : command.type === "answer"
+          ? "answered"
+          : Ending.words(command.outcome)
+    return `  call ${Output.plain(command.callId)}: ${what}${by}; it counts when the run is resumed`
+  })
+
+const journal = (events: ReadonlyArray<RunEvent>): ReadonlyArray<string> =>
+  events.map((event) => {
+    const number = String(event.seq).padStart(4)
+    return `${number}  ${event.at}  ${event.type.padEnd(18)}  ${(pretty(event) ?? "").trim()}`.trimEnd()
+  })
+
+const waiting = (state: RunState.RunState): ReadonlyArray<string> => {
+  const line = (what: string) => (call: RunExit.ApprovalRequired["calls"][number]) =>
+    `  ${what} ${Output.plain(call.callId)}: ${Output.plain(call.tool)} ${Output.plain(JSON.stringify(call.args))}`
+  const question = RunExit.questionOf(state)
+  return [
+    ...RunExit.approvalsOf(state).map(line("call")),
+    ...RunExit.unknownOf(state).map(line("call of unknown outcome")),
+    ...(question === undefined ? [] : [`  asks: ${Output.plain(question.text)}`])
+  ]
+}
+
+const section = (title: string, lines: ReadonlyArray<string>): ReadonlyArray<string> =>
+  lines.length === 0 ? [] : ["", title, ...lines]
+
+/** Shows a run. */
+export const show = (input: Input) =>
+  Effect.gen(function* () {
+    const { events, state } = yield* StoredRun.load(input.id)
+    const root = yield* StoredRun.rootOf(input.id)
+    const said = yield* saidAbout(state)
+    const now = yield* Clock.currentTimeMillis
+    const where = {
+      store: input.store,
+      agent: yield* AgentOf.moduleFlag(root, input.agent),
+      root: root.runId
+    }
+    const next = Ending.next(state, where, new Set(said.keys()))
+    const ago = (iso: string) => `${age(now - Date.parse(iso))} ago`
+    const [started] = events
+    const after = started?.type === "run_started" ? started.after : undefined
+    const alive =
+      state.status === "running"
+        ? "; if nothing drives it any more, its process is gone and it can be resumed"
+        : ""
+    const answer = state.status === "completed" ? Ending.answerOf(state) : ""
+    const text = [
+      `${Output.plain(state.runId)} is ${Output.plain(Ending.standing(state))}${alive}`,
+      `  agent       ${Output.plain(state.agent)}`,
+      `  started     ${state.startedAt} (${ago(state.startedAt)}), last event ${ago(state.updatedAt)}`,
+      ...(state.parent === undefined
+        ? []
+        : [`  child of    ${Output.plain(state.parent.runId)}, call ${Output.plain(state.parent.callId)}`]),
+      ...(after === undefined ? [] : [`  follows     ${Output.plain(after)}`]),
+      ...section("Used", spent(state)),
+      ...section(`Transcript (${state.messages.length} messages)`, transcript(state, input.full)),
+      ...section("Waits for", waiting(state)),
+      ...section("Decided", decisions(said.values())),
+      ...section("Answer", answer === "" ? [] : answer.split("\n").map((line) => `  ${Output.plain(line)}`)),
+      ...section(
+        "To go on",
+        next.map((command) => `  ${command}`)
+      ),
+      ...(input.events ? section("Journal", journal(events)) : [])
+    ].join("\n")
+    const object = {
+      run: state,
+      decided: [...said.values()],
+      next,
+      ...(input.events ? { events } : undefined)
+    }
+    yield* Output.result(input.json, object, text)
+  }).pipe(Effect.provide(Store.existing(input.store)))

@@ -1,0 +1,40 @@
+/**
+ * The names of the demo's scenarios and what they show. Nothing else is loaded with it: the command line needs it for
+ * its help.
+ */
+
+/** What each scenario shows, in one line. */
+export const shows = {
+  plan: "a run that goes well: lists, reads, answers",
+  runaway: "a model that never stops, and the limit that stops it",
+  recover: "a wrong guess that an informative error puts right",
+  denied: "a permission that is denied, however often it is asked for",
+  repeat: "the price of reading the same file twice",
+  "repeat-baseline": "the same, read once",
+  destructive: "a deletion that waits for a person",
+  "double-delete": "what is lost when a writing tool's result is reused (with --approve all --dedupe all)",
+  slow: "a slow tool, for pressing Stop"
+}
+
+/** The name of a scenario. */
+export type Name = keyof typeof shows
+
+/** Whether a scenario has this name. */
+export const isName = (name: string): name is Name => Object.hasOwn(shows, name)
+
+/** The names of all scenarios. */
+export const names: ReadonlyArray<Name> = Object.keys(shows).filter(isName)
+
+/** How the analyst treats errors and repeated calls. */
+export interface Settings {
+  readonly toolErrors: "informative" | "generic" | "fatal"
+  readonly permanent: "stop" | "continue"
+  readonly dedupe: "off" | "read-only" | "all"
+}
+
+/** The library's own defaults. */
+export const defaults: Settings = {
+  toolErrors: "informative",
+  permanent: "stop",
+  dedupe: "off"
+}

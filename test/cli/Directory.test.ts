@@ -1,0 +1,224 @@
+import { execFileSync } from "node:child_process"
+import { existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs"
+import * as NodeServices from "@effect/platform-node/NodeServices"
+import { describe, expect, it } from "@effect/vitest"
+import { Effect } from "effect"
+import * as Directory from "../../src/cli/Directory.ts"
+import { workshop } from "./support.ts"
+
+const { path } = workshop()
+const at = (name: string) => path("logs", name)
+
+mkdirSync(at("archive/2024"), { recursive: true })
+mkdirSync(at(".git"))
+mkdirSync(path("logs-of-others"))
+writeFileSync(path("secret.txt"), "the password is swordfish")
+writeFileSync(path("logs-of-others", "x.log"), "swordfish")
+writeFileSync(at("errors.log"), "ERROR timeout: worker 7\nall is well\n")
+writeFileSync(at("archive/2024/old.log"), "a Timeout\nanother TIMEOUT\n")
+writeFileSync(at("naïve 日本語.log"), "ünïcödé timeout\n")
+writeFileSync(at("empty.log"), "")
+writeFileSync(at("photo.jpg"), Buffer.from([0xff, 0xd8, 0x00, 0x01, 0x02]))
+writeFileSync(at(".git/config"), "timeout")
+symlinkSync(path("secret.txt"), at("innocent.log"))
+symlinkSync(path("."), at("up"))
+symlinkSync(at("errors.log"), at("latest.log"))
+symlinkSync(at("nowhere"), at("dangling.log"))
+symlinkSync(at("archive"), at("loop"))
+execFileSync("mkfifo", [at("pipe")])
+
+const inDirectory = <A, E>(
+  look: (directory: Directory.Directory) => Effect.Effect<A, E>,
+  root = path("logs")
+) => Effect.flatMap(Directory.open(root), look).pipe(Effect.provide(NodeServices.layer))
+
+/** What the model reads, be it an answer or a refusal. */
+const said = <A>(look: (directory: Directory.Directory) => Effect.Effect<A, { readonly message: string }>) =>
+  inDirectory((directory) =>
+    Effect.match(look(directory), {
+      onFailure: ({ message }) => message,
+      onSuccess: (answer) => String(answer)
+    })
+  )
+
+describe("what leads out of the directory", () => {
+  const ways = [
+    ["the parent", "../secret.txt", "leads out of the directory"],
+    ["round a corner", "archive/../../secret.txt", "leads out of the directory"],
+    ["a neighbour whose name begins alike", "../logs-of-others/x.log", "leads out of the directory"],
+    ["an absolute path", path("secret.txt"), "is an absolute path"],
+    ["an absolute path into the directory", at("errors.log"), "is an absolute path"],
+    ["a symbolic link to a file", "innocent.log", "symbolic link that leads out"],
+    ["a symbolic link to a folder", "up/secret.txt", "symbolic link that leads out"],
+    ["a NUL character", "errors.log\0.txt", "NUL"]
+  ] as const
+
+  for (const [name, way, refusal] of ways) {
+    it.effect(`${name} is refused in words`, () =>
+      Effect.gen(function* () {
+        const answer = yield* said((directory) => directory.read(way, 0))
+        expect(answer).toContain(refusal)
+        expect(answer).not.toContain("swordfish")
+      })
+    )
+  }
+
+  it.effect("is not deleted either", () =>
+    Effect.gen(function* () {
+      expect(yield* said((directory) => directory.remove("../secret.txt"))).toContain("leads out")
+      expect(yield* said((directory) => directory.remove("up/secret.txt"))).toContain(
+        "symbolic link that leads out"
+      )
+      expect(yield* said((directory) => directory.remove(path("secret.txt")))).toContain("absolute")
+      expect(yield* said((directory) => directory.remove("."))).toContain("cannot be deleted")
+      expect(readFileSync(path("secret.txt"), "utf8")).toContain("swordfish")
+    })
+  )
+
+  it.effect("is neither listed nor searched", () =>
+    Effect.gen(function* () {
+      const { files } = yield* inDirectory((directory) => directory.list(""))
+      expect(files).toEqual([
+        { path: "empty.log", bytes: 0 },
+        { path: "errors.log", bytes: 36 },
+        { path: "latest.log", bytes: 36 },
+        { path: "naïve 日本語.log", bytes: 20 },
+        { path: "photo.jpg", bytes: 5 },
+        { path: "archive/2024/old.log", bytes: 26 }
+      ])
+      const search = yield* inDirectory((directory) => directory.search("swordfish", () => Effect.void))
+      expect(search).toEqual({ searched: 5, skipped: 1, found: [] })
+    })
+  )
+})
+
+describe("what cannot be read", () => {
+  const answers = [
+    ["missing.log", "no such file: missing.log. Call list_files"],
+    ["errors.log/x", "no such file: errors.log/x"],
+    ["dangling.log", "no such file: dangling.log"],
+    ["archive", "archive is a directory. Call list_files"],
+    ["", ". is a directory"],
+    ["photo.jpg", "photo.jpg is a binary file of 5 bytes"],
+    ["pipe", "pipe is a pipe, and cannot be read"],
+    ["empty.log", "(empty.log is empty)"]
+  ] as const
+
+  for (const [file, answer] of answers) {
+    it.effect(`"${file}" is answered in words, without saying where the directory is`, () =>
+      Effect.gen(function* () {
+        const words = yield* said((directory) => directory.read(file, 0))
+        expect(words).toContain(answer)
+        expect(words).not.toContain(path(""))
+      })
+    )
+  }
+
+  it.effect("a missing root, and one that is a file, are errors of the command", () =>
+    Effect.gen(function* () {
+      const open = (root: string) =>
+        Effect.flip(Directory.open(root)).pipe(Effect.provide(NodeServices.layer))
+      expect((yield* open(path("gone"))).message).toBe(`there is no directory ${path("gone")}`)
+      expect((yield* open(path("secret.txt"))).message).toContain("is not a directory")
+    })
+  )
+})
+
+describe("large files", () => {
+  const lines = Array.from({ length: 4000 }, (_, index) => `line ${index} — naïve`).join("\n")
+  const library = path("library")
+  mkdirSync(library)
+  writeFileSync(path("library", "large.log"), lines)
+  writeFileSync(path("library", "one-line.log"), "日".repeat(20_000))
+
+  const pages = (file: string) =>
+    inDirectory(
+      (directory) =>
+        Effect.gen(function* () {
+          const texts: Array<string> = []
+          for (let offset: number | undefined = 0; offset !== undefined; ) {
+            const page: string = yield* directory.read(file, offset)
+            const [note, next] = /\n?\[Bytes \d+ to \d+ of \d+\. .*offset (\d+)\.\]$/.exec(page) ?? []
+            texts.push(note === undefined ? page : page.slice(0, -note.length))
+            offset = next === undefined ? undefined : Number(next)
+          }
+          return texts
+        }),
+      library
+    )
+
+  it.effect("come in pages of whole lines, each saying how to get the next, and nothing is lost", () =>
+    Effect.gen(function* () {
+      const texts = yield* pages("large.log")
+      expect(texts.length).toBeGreaterThan(4)
+      expect(texts.every((text) => /^line \d+ — naïve/.test(text) && text.endsWith("naïve"))).toBe(true)
+      expect(texts.join("\n")).toBe(lines)
+    })
+  )
+
+  it.effect("without line ends are cut between characters", () =>
+    Effect.gen(function* () {
+      const texts = yield* pages("one-line.log")
+      expect(texts.length).toBeGreaterThan(3)
+      expect(texts.join("")).toBe("日".repeat(20_000))
+    })
+  )
+
+  it.effect("end somewhere", () =>
+    Effect.gen(function* () {
+      const words = yield* said((directory) => directory.read("errors.log", 999))
+      expect(words).toBe("errors.log ends at byte 36; there is nothing from 999 on.")
+    })
+  )
+})
+
+describe("listing, searching, deleting", () => {
+  it.effect("lists a folder, and no more than its bound", () =>
+    Effect.gen(function* () {
+      mkdirSync(path("logs", "archive", "many"))
+      for (let i = 0; i < Directory.mostListed + 5; i++) writeFileSync(at(`archive/many/${i}`), "")
+      const listing = yield* inDirectory((directory) => directory.list("archive/many"))
+      expect(listing.files).toHaveLength(Directory.mostListed)
+      expect(listing.note).toContain(`Only the first ${Directory.mostListed} files are listed`)
+      expect(yield* said((directory) => directory.list("errors.log"))).toContain("is a file, not a directory")
+      expect(yield* said((directory) => directory.list("nope"))).toContain("no such file: nope")
+    })
+  )
+
+  it.effect("counts the lines with a text in any case, most first, and says how far it has come", () =>
+    Effect.gen(function* () {
+      const progress: Array<readonly [number, number]> = []
+      const search = yield* inDirectory((directory) =>
+        directory.search("TimeOut", (done, total) => Effect.sync(() => void progress.push([done, total])))
+      )
+      expect(search.found).toEqual([
+        { path: "archive/2024/old.log", lines: 2, first: "a Timeout" },
+        { path: "errors.log", lines: 1, first: "ERROR timeout: worker 7" },
+        { path: "latest.log", lines: 1, first: "ERROR timeout: worker 7" },
+        { path: "naïve 日本語.log", lines: 1, first: "ünïcödé timeout" }
+      ])
+      const total = search.searched + search.skipped
+      expect(progress.at(-1)).toEqual([total, total])
+      expect(progress.length).toBeGreaterThan(1)
+    })
+  )
+
+  it.effect("deletes a file, a link but not what it leads to, and nothing twice", () =>
+    Effect.gen(function* () {
+      writeFileSync(at("archive/bye é.log"), "x")
+      symlinkSync(at("errors.log"), at("archive/link.log"))
+      expect(yield* said((directory) => directory.has("archive/bye é.log"))).toBe("true")
+      expect(yield* said((directory) => directory.remove("archive/bye é.log"))).toBe(
+        "Deleted archive/bye é.log."
+      )
+      expect(existsSync(at("archive/bye é.log"))).toBe(false)
+      expect(yield* said((directory) => directory.has("archive/bye é.log"))).toBe("false")
+      expect(yield* said((directory) => directory.remove("archive/bye é.log"))).toContain("nothing to delete")
+      expect(yield* said((directory) => directory.remove("archive/link.log"))).toBe(
+        "Deleted archive/link.log."
+      )
+      expect(existsSync(at("errors.log"))).toBe(true)
+      expect(yield* said((directory) => directory.remove("archive"))).toContain("only files can be deleted")
+    })
+  )
+})

@@ -1,0 +1,180 @@
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs"
+import { describe, expect, it } from "vitest"
+import { agentModule, cli, parsed, Running, spawned, withoutEndpoint, workshop } from "./support.ts"
+
+const { path } = workshop()
+withoutEndpoint()
+
+mkdirSync(path("logs"))
+writeFileSync(path("logs", "errors.log"), "ERROR timeout: worker 7\n")
+writeFileSync(path("logs", "access.log"), "GET /\n")
+
+const store = ["--store", path("runs.db")]
+const waiter = ["--agent", agentModule("waiter")]
+const go = { env: { CHECKREIN_TEST_GO: path("logs") } }
+
+/** A run in its own process whose tool waits, once it does. */
+const waiting = async (task: string, ...more: ReadonlyArray<string>) => {
+  const running = new Running(["run", ...waiter, ...store, ...more, task])
+  const started = await running.prints(/▶ \S+ {2}(\S+)\n/)
+  await running.prints(/waiting to go/)
+  return { running, runId: started[1] ?? "" }
+}
+
+describe("the command as a process", () => {
+  it("shows help with examples on stdout, and its version", async () => {
+    const [help, version] = await Promise.all([spawned("runs", "approve", "--help"), spawned("--version")])
+    expect(help.code).toBe(0)
+    expect(help.stdout).toContain("EXAMPLES")
+    expect(help.stdout).toContain("checkrein runs approve k7m2x9qtzb --resume")
+    expect(help.stderr).toBe("")
+    const manifest = JSON.parse(readFileSync(new URL("../../package.json", import.meta.url), "utf8"))
+    expect(version.stdout.trim()).toBe(`checkrein v${manifest.version}`)
+  })
+
+  it("prints one JSON object and nothing else, without any warning of Node, and stores the run", async () => {
+    const ended = await spawned("run", "--root", path("logs"), ...store, "--json", "Delete access.log")
+    const { runId, status } = parsed(ended)
+    expect([ended.code, status]).toEqual([3, "interrupted"])
+    expect(ended.stdout.trimEnd().split("\n")).toHaveLength(1)
+    expect(ended.stderr).not.toContain("ExperimentalWarning")
+    const listed = parsed(await cli("runs", "list", ...store, "--json"))
+    expect(listed.runs).toMatchObject([{ runId, reason: "approval" }])
+    const approved = await spawned("runs", "approve", runId, ...store)
+    expect([approved.code, approved.stdout.includes(`checkrein runs resume ${runId}`)]).toEqual([0, true])
+    const resumed = await spawned("runs", "resume", runId, ...store)
+    expect([resumed.code, resumed.stdout]).toEqual([0, "Deleted access.log.\n"])
+  })
+
+  it("ends with 2 when it was not understood, without the whole help", async () => {
+    const ended = await spawned("run", "--max-turns", "many", "x")
+    expect([ended.code, ended.stdout]).toEqual([2, ""])
+    expect(ended.stderr.trimEnd().split("\n")).toHaveLength(2)
+    expect(ended.stderr).toContain("Run `checkrein run --help` to see how it is used.")
+  })
+})
+
+describe("Ctrl-C", () => {
+  it("stops the run with its reason while a tool runs, says how to resume, and the run goes on", async () => {
+    const { runId, running } = await waiting("Wait.")
+    // Twice in a row is what arrives under npm, and is one Ctrl-C.
+    running.signal("SIGINT")
+    running.signal("SIGINT")
+    const ended = await running.ended
+    expect([ended.code, ended.stdout]).toEqual([130, ""])
+    expect(ended.stderr).toContain(`run ${runId} stopped short: interrupted (cancelled): Ctrl-C`)
+    const [, resume = ""] = /^ {2}checkrein (runs resume .*)$/m.exec(ended.stderr) ?? []
+    expect(resume).toBe(`runs resume ${runId} ${waiter.join(" ")} ${store.join(" ")}`)
+    const resumed = await new Running(resume.split(" "), go).ended
+    expect([resumed.code, resumed.stdout]).toEqual([0, "It went.\n"])
+  })
+
+  it("is told as one JSON object too", async () => {
+    const { runId, running } = await waiting("Wait.", "--json")
+    running.signal("SIGTERM")
+    const ended = await running.ended
+    expect(ended.code).toBe(143)
+    expect(parsed(ended)).toMatchObject({
+      runId,
+      status: "interrupted",
+      reason: "cancelled",
+      detail: "SIGTERM"
+    })
+  })
+
+  it("leaves the outcome of a writing tool to a person", async () => {
+    const { runId, running } = await waiting("Please send.")
+    running.signal("SIGINT")
+    expect((await running.ended).code).toBe(130)
+    // Resumed in this process: what happened to the call is not known there either.
+    const lost = await cli("runs", "resume", runId, ...waiter, ...store, "--json")
+    expect(parsed(lost)).toMatchObject({
+      reason: "unknown_outcome",
+      unknown: [{ callId: "c1", tool: "send" }]
+    })
+    expect(parsed(lost).next[0]).toContain(`runs resolve ${runId} c1 happened`)
+    const resolved = await cli(
+      "runs",
+      "resolve",
+      runId,
+      "c1",
+      "happened",
+      "--result",
+      "was sent",
+      "--resume",
+      ...waiter,
+      ...store
+    )
+    expect([resolved.code, resolved.stdout]).toEqual([0, "It was sent."])
+  })
+})
+
+describe("a run that dies, or that another process stops", () => {
+  it("is cancelled from here, and says why there", async () => {
+    const { runId, running } = await waiting("Wait.", "--json")
+    const cancelled = await cli("runs", "cancel", runId, "--reason", "wrong directory", ...store, "--json")
+    expect(parsed(cancelled)).toEqual({
+      runId,
+      cancelled: true,
+      status: "interrupted"
+    })
+    const ended = await running.ended
+    expect(parsed(ended)).toMatchObject({
+      runId,
+      reason: "cancelled",
+      detail: "wrong directory"
+    })
+    expect(ended.code).toBe(3)
+    const again = await cli("runs", "cancel", runId, ...store)
+    expect(again.stdout).toBe(`Nobody drives run ${runId}: it is interrupted (cancelled): wrong directory`)
+    expect(again.code).toBe(0)
+  })
+
+  it("is still running after a kill, and goes on in another process", async () => {
+    const { runId, running } = await waiting("Wait.")
+    running.signal("SIGKILL")
+    await running.ended
+    const { stdout } = await cli("runs", "show", runId, ...store)
+    expect(stdout).toContain(`${runId} is running; if nothing drives it any more, its process is gone`)
+    const resumed = await new Running(["runs", "resume", runId, ...waiter, ...store], go).ended
+    expect([resumed.code, resumed.stdout]).toEqual([0, "It went.\n"])
+  })
+})
+
+describe("checkrein provider", () => {
+  it("serves the scripts, and a run uses them as an endpoint", async () => {
+    const server = new Running(["provider"])
+    const [, address = ""] = await server.prints(/export LLM_BASE_URL=(\S+)\n/)
+    const [, model = ""] = await server.prints(/export LLM_MODEL=(\S+)\n/)
+    process.env.LLM_BASE_URL = address
+    process.env.LLM_MODEL = "runaway"
+    const ask = (...more: ReadonlyArray<string>) =>
+      cli("run", "--root", path("logs"), ...store, ...more, "Which file mentions a timeout?")
+
+    const answered = await ask("--model", model)
+    expect(answered.stdout).toBe('errors.log mentions "timeout": ERROR timeout: worker 7')
+    expect(answered.stderr).not.toContain("built-in script")
+
+    const unpriced = await ask("--max-usd", "0.05")
+    expect(unpriced.stderr).toBe(
+      "checkrein: the price of the model runaway is not known, so money cannot be limited: set LLM_PRICE_INPUT and LLM_PRICE_OUTPUT (USD per million tokens)"
+    )
+    process.env.LLM_PRICE_INPUT = "2"
+    process.env.LLM_PRICE_OUTPUT = "12"
+    const priced = await ask("--max-usd", "0.001", "--json")
+    expect(parsed(priced)).toMatchObject({
+      status: "budget_exceeded",
+      reason: "max_budget"
+    })
+    process.env.LLM_PRICE_OUTPUT = "much"
+    const wrong = await ask()
+    expect([wrong.code, wrong.stdout]).toEqual([1, ""])
+    expect(wrong.stderr).toContain("checkrein: the model in the environment cannot be used: ")
+
+    const taken = await cli("provider", "--port", new URL(address).port)
+    expect(taken.stderr).toContain(`the server cannot listen on port ${new URL(address).port}`)
+    expect(taken.code).toBe(1)
+    server.signal("SIGINT")
+    expect((await server.ended).code).toBe(130)
+  })
+})

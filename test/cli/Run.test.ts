@@ -1,0 +1,193 @@
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs"
+import { describe, expect, it } from "vitest"
+import { durationMs } from "../../src/cli/LimitFlags.ts"
+import { agentModule, cli, parsed, withoutEndpoint, workshop } from "./support.ts"
+
+const { path } = workshop()
+withoutEndpoint()
+
+mkdirSync(path("logs"))
+writeFileSync(path("logs", "errors.log"), "ERROR timeout: worker 7\n")
+writeFileSync(path("logs", "access.log"), "GET /\n")
+
+const store = ["--store", path("runs.db")]
+const onLogs = (task: string, ...more: ReadonlyArray<string>) =>
+  cli("run", "--root", path("logs"), ...store, ...more, task)
+
+describe("checkrein run", () => {
+  it("puts the answer on stdout and everything else on stderr", async () => {
+    const ended = await onLogs("Which file mentions a timeout?")
+    expect(ended.stdout).toBe('errors.log mentions "timeout": ERROR timeout: worker 7')
+    expect(ended.stderr).toContain("the built-in script answers")
+    expect(ended.stderr).toContain("scanned 2 of 2 files")
+    expect(ended.stderr).toContain("■ completed: answered")
+    expect(ended.code).toBe(0)
+  })
+
+  it("prints exactly one JSON object with --json", async () => {
+    const ended = await onLogs("How many files are there?", "--json")
+    expect(ended.stdout.split("\n")).toHaveLength(1)
+    expect(parsed(ended)).toMatchObject({
+      agent: `log-analyst@${path("logs")}`,
+      status: "completed",
+      reason: "answered",
+      answer: "There are 2 files.",
+      turns: 2,
+      toolCalls: 1,
+      next: []
+    })
+    expect(ended.code).toBe(0)
+  })
+
+  it("stops short with exit code 3, the reason, and the way to go on", async () => {
+    const ended = await onLogs("Which file mentions a timeout?", "--max-turns", "1", "--json")
+    const { next, runId, ...run } = parsed(ended)
+    expect(run).toMatchObject({
+      status: "max_turns_exceeded",
+      reason: "max_turns",
+      answer: null,
+      turns: 1
+    })
+    expect(next).toEqual([`checkrein runs resume ${runId} --max-turns 2 --store ${path("runs.db")}`])
+    expect(ended.stderr).toContain(`run ${runId} stopped short: max turns exceeded (max turns): `)
+    expect(ended.stderr).toContain(next[0])
+    expect(ended.code).toBe(3)
+  })
+
+  it("stops at a budget and proposes twice as much", async () => {
+    const ended = await onLogs("Which file mentions a timeout?", "--max-usd", "0.001", "--json")
+    const { next, ...run } = parsed(ended)
+    expect(run).toMatchObject({
+      status: "budget_exceeded",
+      reason: "max_budget"
+    })
+    expect(next[0]).toContain("--max-usd 0.002")
+    expect(ended.code).toBe(3)
+  })
+
+  it("appends trace lines to a file", async () => {
+    const ended = await onLogs("How many files are there?", "--trace", path("deep", "trace.jsonl"), "--json")
+    const lines = readFileSync(path("deep", "trace.jsonl"), "utf8").trimEnd().split("\n")
+    const events = lines.map((line) => JSON.parse(line))
+    expect(events.at(-1)).toMatchObject({
+      runId: parsed(ended).runId,
+      type: "run_stopped",
+      reason: "answered"
+    })
+  })
+
+  it("says in one sentence what is wrong", async () => {
+    const cases = [
+      [1, ["run", "--root", path("gone"), ...store, "x"], `there is no directory ${path("gone")}`],
+      [1, ["run", "--root", path("logs"), "--store", path("logs"), "x"], "it is a directory"],
+      [2, ["run", "--root", path("logs"), "--store", "postgres://h/db", "x"], "no Postgres URL yet"],
+      [2, ["run", "--root", path("logs"), "--store", "mysql://h/db", "x"], "no mysql URL"],
+      [2, ["run", "--root", path("logs"), ...store, "--model", "big", "x"], "set LLM_BASE_URL"],
+      [2, ["run", "--root", path("logs"), "--agent", "a.ts", ...store, "x"], "use one of them"],
+      [2, ["run", ...store, " "], "the task is empty"],
+      [2, ["run", ...store], "task"],
+      [2, ["run", "--max-turns", "-1", ...store, "x"], "at least 0"],
+      [2, ["run", "--max-time", "soon", ...store, "x"], "Expected a duration"],
+      [2, ["run", "--nope", ...store, "x"], "--nope"],
+      [2, ["nonsense"], "nonsense"]
+    ] as const
+    for (const [code, args, sentence] of cases) {
+      const ended = await cli(...args)
+      const said = ended.stderr.split("\n").filter((line) => line.startsWith("checkrein: "))
+      expect([args, said.length, ended.code, ended.stdout]).toEqual([args, 1, code, ""])
+      expect(said[0]).toContain(sentence)
+    }
+  })
+
+  it("says it as JSON too, and still in one object", async () => {
+    const wrong = await cli("run", "--json", "--root", path("gone"), ...store, "x")
+    expect(parsed(wrong)).toEqual({
+      error: {
+        tag: "CommandFailed",
+        message: `there is no directory ${path("gone")}`
+      }
+    })
+    const usage = await cli("run", "--json", "--nope", "x")
+    expect(parsed(usage).error.message).toContain("--nope")
+    expect([wrong.code, usage.code]).toEqual([1, 2])
+  })
+
+  it("keeps nothing of a run in memory", async () => {
+    const ended = await cli("run", "--root", path("logs"), "--store", "memory", "How many files are there?")
+    expect([ended.code, ended.stdout]).toEqual([0, "There are 2 files."])
+    expect(existsSync("memory")).toBe(false)
+  })
+
+  it("reads durations as people write them", () => {
+    const read = (text: string) => {
+      const ms = durationMs(text)
+      return ms._tag === "Some" ? ms.value : undefined
+    }
+    expect(["90s", "1.5h", "10 minutes", "250ms", "2 hours", "1 min"].map(read)).toEqual([
+      90_000, 5_400_000, 600_000, 250, 7_200_000, 60_000
+    ])
+    expect(["", "10", "s", "-1s", "10 parsecs", "Infinity"].map(read)).toEqual(Array(6).fill(undefined))
+  })
+})
+
+describe("checkrein run --agent", () => {
+  const module = (name: string, text: string): string => {
+    writeFileSync(path(name), text)
+    return path(name)
+  }
+
+  it("runs the agent of a module with its own layer", async () => {
+    process.env.CHECKREIN_TEST_GO = path("logs")
+    const ended = await cli("run", "--agent", agentModule("waiter"), ...store, "Go.")
+    expect([ended.code, ended.stdout]).toEqual([0, "It went."])
+    delete process.env.CHECKREIN_TEST_GO
+  })
+
+  it("explains a module that is missing, no file, broken, throws, or exports something else", async () => {
+    const cases = [
+      [path("gone.ts"), "does not exist"],
+      [path("logs"), "is not a file"],
+      [module("broken.mjs", "export const agent = ("), "cannot be loaded"],
+      [
+        module("throws.mjs", "throw new RangeError('no such config')"),
+        "cannot be loaded: RangeError: no such config"
+      ],
+      [module("needs.mjs", "import 'a-package-that-is-missing'"), "a-package-that-is-missing"],
+      [
+        module("empty.mjs", "const a = 1"),
+        "exports no agent: it has to export `agent`, made with Agent.make, and exports nothing"
+      ],
+      [module("other.mjs", "export const agent = { name: 'x' }; export const b = 1"), "and exports agent, b"],
+      [
+        module("foreign.mjs", "export default { [Symbol.for('checkrein/Agent')]: {}, name: 'x', pipe() {} }"),
+        "with another copy of checkrein"
+      ],
+      [
+        module(
+          "layerless.mjs",
+          "export const agent = { [Symbol.for('checkrein/Agent')]: {}, name: 'x' }; export const layer = 7"
+        ),
+        "exports a `layer` that is not a Layer"
+      ]
+    ] as const
+    for (const [file, problem] of cases) {
+      const ended = await cli("run", "--agent", file, ...store, "x")
+      expect(ended.stderr).toContain(`checkrein: the agent module ${file} `)
+      expect(ended.stderr).toContain(problem)
+      expect([file, ended.code, ended.stdout]).toEqual([file, 1, ""])
+    }
+  })
+
+  it("tells an agent without a model where to get one", async () => {
+    const index = new URL("../../src/index.ts", import.meta.url).href
+    const file = module(
+      "modelless.ts",
+      `import { Agent } from ${JSON.stringify(index)}\nexport const agent = Agent.make("modelless")`
+    )
+    const ended = await cli("run", "--agent", file, ...store, "x")
+    expect(ended.stderr).toContain(
+      "set LLM_BASE_URL and LLM_MODEL, or let the agent's layer provide a LanguageModel"
+    )
+    expect(ended.code).toBe(3)
+  })
+})

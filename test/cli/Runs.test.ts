@@ -1,0 +1,244 @@
+import { existsSync, mkdirSync, writeFileSync } from "node:fs"
+import { describe, expect, it } from "vitest"
+import { age, table } from "../../src/cli/RunsList.ts"
+import { agentModule, cli, parsed, withoutEndpoint, workshop } from "./support.ts"
+
+const { path } = workshop()
+withoutEndpoint()
+
+/** A store and a directory of its own with a file to delete. */
+const scene = (name: string) => {
+  mkdirSync(path(name))
+  writeFileSync(path(name, "access.log"), "GET /\n")
+  writeFileSync(path(name, "old.log"), "GET /\n")
+  const store = ["--store", path(`${name}.db`)]
+  return {
+    store,
+    file: path(name, "access.log"),
+    other: path(name, "old.log"),
+    runs: (...args: ReadonlyArray<string>) => cli("runs", ...args, ...store),
+    start: async (task = "Delete access.log", ...more: ReadonlyArray<string>) => {
+      const ended = await cli("run", "--root", path(name), ...store, "--json", ...more, task)
+      return parsed(ended)
+    }
+  }
+}
+
+describe("checkrein runs list", () => {
+  it("shows runs newest first, filtered, as a table and as JSON", async () => {
+    const { runs, start } = scene("list")
+    const first = await start("How many files?")
+    const second = await start()
+    const table = (await runs("list")).stdout.split("\n")
+    expect(table[0]).toMatch(/^RUN +STATUS +REASON +AGENT +TURNS +COST +AGE$/)
+    expect(table[1]).toMatch(
+      new RegExp(`^${second.runId}  interrupted  approval  log-analyst@.*  2  +\\$0\\.00\\d+  \\d+s$`)
+    )
+    expect(table[2]).toContain(`${first.runId}  completed `)
+    const column = table[0]?.indexOf("REASON")
+    expect(table.slice(1).map((line) => line.slice(column).split(" ")[0])).toEqual(["approval", "answered"])
+    const interrupted = parsed(await runs("list", "--status", "interrupted", "--json"))
+    expect(interrupted.runs.map((run: { runId: string }) => run.runId)).toEqual([second.runId])
+    const limited = await runs("list", "--limit", "1")
+    expect(limited.stdout.split("\n")).toHaveLength(2)
+    const none = await runs("list", "--agent", "nobody", "--json")
+    expect(parsed(none)).toEqual({ runs: [] })
+  })
+
+  it("does not make a store that is missing", async () => {
+    const ended = await cli("runs", "list", "--store", path("gone.db"))
+    expect(ended.stderr).toBe(
+      `checkrein: there is no store ${path("gone.db")} here: \`checkrein run\` makes one, and --store names another`
+    )
+    expect([ended.code, existsSync(path("gone.db"))]).toEqual([1, false])
+    expect((await cli("runs", "list", "--store", "memory")).code).toBe(2)
+  })
+
+  it("aligns what is wide, and lets nothing move the cursor", () => {
+    expect(
+      table([
+        ["A", "B"],
+        ["日本", "x\u001b[2J"],
+        ["abcd", "y"]
+      ])
+    ).toBe("A     B\n日本  x [2J\nabcd  y")
+    expect([0, 59_000, 60_000, 7_200_000, 172_800_000].map(age)).toEqual(["0s", "59s", "1m", "2h", "2d"])
+  })
+})
+
+describe("checkrein runs show", () => {
+  it("says where a run stands, what it used, what was said, and how it goes on", async () => {
+    const { runs, start, store } = scene("show")
+    const { next, runId } = await start()
+    const { code, stdout } = await runs("show", runId)
+    expect(code).toBe(0)
+    expect(stdout).toContain(`${runId} is interrupted (approval): waits for a decision about delete_file`)
+    expect(stdout).toMatch(/turns +2 of 20\n/)
+    expect(stdout).toMatch(/time +.* of 600 s/)
+    expect(stdout).toContain("  user       Delete access.log\n")
+    expect(stdout).toContain('  assistant  → delete_file {"path":"access.log"}')
+    const flag = store.join(" ")
+    expect(next).toEqual([
+      `checkrein runs approve ${runId} call_1_0 --resume ${flag}`,
+      `checkrein runs reject ${runId} call_1_0 --resume ${flag}`
+    ])
+    for (const command of next) expect(stdout).toContain(`  ${command}`)
+    expect(stdout).not.toContain("run_stopped")
+    expect((await runs("show", runId, "--events")).stdout).toMatch(
+      / 8 {2}\S+ {2}run_stopped +■ interrupted: approval/
+    )
+    const json = parsed(await runs("show", runId, "--events", "--json"))
+    expect(json.run).toMatchObject({ runId, status: "interrupted", turns: 2 })
+    expect(json.events.at(-1).type).toBe("run_stopped")
+  })
+
+  it("knows what was decided meanwhile", async () => {
+    const { runs, start } = scene("decided")
+    const { runId } = await start()
+    await runs("reject", runId, "--by", "ann")
+    await runs("approve", runId, "--by", "bob")
+    const { stdout } = await runs("show", runId)
+    expect(stdout).toContain("call call_1_0: rejected by ann; it counts when the run is resumed")
+    expect(stdout).not.toContain("by bob")
+    expect(stdout.slice(stdout.indexOf("To go on"))).toMatch(
+      /^To go on\n {2}checkrein runs resume \S+ --store \S+$/
+    )
+  })
+
+  it("says so when there is no such run", async () => {
+    const { runs, start } = scene("nobody")
+    await start("How many files?")
+    for (const command of ["show", "approve", "resume", "cancel"]) {
+      const ended = await runs(command, "nope")
+      expect([command, ended.code, ended.stdout]).toEqual([command, 1, ""])
+      expect(ended.stderr).toBe("checkrein: there is no run nope in this store")
+    }
+  })
+})
+
+describe("approve, reject and resume", () => {
+  it("records first and runs later", async () => {
+    const { file, runs, start, store } = scene("approve")
+    const { runId } = await start()
+    const recorded = await runs("approve", runId, "call_1_0", "--by", "ann")
+    expect(recorded.stdout).toContain(`checkrein runs resume ${runId} ${store.join(" ")}`)
+    expect([recorded.code, existsSync(file)]).toEqual([0, true])
+    const resumed = await runs("resume", runId)
+    expect([resumed.code, resumed.stdout, existsSync(file)]).toEqual([0, "Deleted access.log.", false])
+    expect((await runs("show", runId, "--events")).stdout).toContain("approved by ann")
+    const again = await runs("resume", runId)
+    expect([again.code, again.stdout]).toEqual([0, "Deleted access.log."])
+    const late = await runs("approve", runId)
+    expect([late.code, late.stderr]).toEqual([1, `checkrein: no call of run ${runId} waits for a decision`])
+  })
+
+  it("rejects with a reason and resumes at once", async () => {
+    const { file, runs, start } = scene("reject")
+    const { runId } = await start()
+    const ended = await runs("reject", runId, "--reason", "keep the logs", "--resume", "--json")
+    expect(parsed(ended)).toMatchObject({
+      runId,
+      status: "completed",
+      answer: "I did not delete anything: you declined."
+    })
+    expect(existsSync(file)).toBe(true)
+    expect((await runs("show", runId, "--full")).stdout).toContain("keep the logs")
+  })
+
+  it("runs with other arguments, if they are JSON", async () => {
+    const { file, other, runs, start } = scene("edited")
+    const { runId } = await start()
+    const wrong = await runs("approve", runId, "--args", "{path")
+    expect([wrong.code, wrong.stderr]).toEqual([2, "checkrein: --args is not JSON: {path"])
+    const ended = await runs("approve", runId, "--args", '{"path":"old.log"}', "--resume")
+    expect([ended.code, existsSync(file), existsSync(other)]).toEqual([0, true, false])
+    expect(ended.stdout).toContain("Deleted old.log.")
+  })
+
+  it("takes a call of unknown name for a mistake", async () => {
+    const { runs, start } = scene("mistake")
+    const { runId } = await start()
+    const ended = await runs("approve", runId, "c9")
+    expect(ended.stderr).toContain(
+      `call c9 of run ${runId} does not wait for a decision; those that do: call_1_0`
+    )
+    expect(ended.code).toBe(1)
+  })
+
+  it("goes on with more turns", async () => {
+    const { runs, start } = scene("turns")
+    const { runId } = await start("Which file mentions a GET?", "--max-turns", "1")
+    const ended = await runs("resume", runId, "--max-turns", "9")
+    expect([ended.code, ended.stdout]).toEqual([0, 'access.log mentions "GET": GET /; so do old.log'])
+    expect((await runs("show", runId)).stdout).toMatch(/turns +3 of 9\n/)
+  })
+
+  it("explains which agent a run needs", async () => {
+    const { runs, store } = scene("whose")
+    const module = agentModule("asker")
+    const { runId } = parsed(await cli("run", "--agent", module, ...store, "--json", "x"))
+    const without = await runs("resume", runId)
+    expect(without.stderr).toContain(`run ${runId} is a run of lead, which this command does not know`)
+    const other = await runs("resume", runId, "--agent", agentModule("waiter"))
+    expect(other.stderr).toContain("defines waiter: name the module of lead with --agent")
+    expect([without.code, other.code]).toEqual([1, 1])
+  })
+
+  it("takes up a run of the demo", async () => {
+    const { runs, store } = scene("demo")
+    const { runId, ...demo } = parsed(await cli("demo", "destructive", ...store, "--json"))
+    expect(demo).toMatchObject({ status: "interrupted", reason: "approval" })
+    const ended = await runs("approve", runId, "--resume")
+    expect([ended.code, ended.stdout]).toEqual([0, "Deleted access.log to free space."])
+  })
+})
+
+describe("a run with a sub-agent and a contract", () => {
+  it("asks for each call by the child's id, then asks its question, then submits", async () => {
+    const { runs, store } = scene("child")
+    const agent = ["--agent", agentModule("asker")]
+    const started = await cli("run", ...agent, ...store, "--json", "Pay.")
+    const { approvals, next, runId } = parsed(started)
+    const child = `${runId}/k1`
+    expect(started.code).toBe(3)
+    expect(approvals.map((call: { runId: string; callId: string }) => [call.runId, call.callId])).toEqual([
+      [child, "p1"],
+      [child, "p2"]
+    ])
+    expect(next).toContain(
+      `checkrein runs approve ${child} p2 --resume --agent ${agentModule("asker")} ${store.join(" ")}`
+    )
+
+    const unnamed = await runs("approve", runId)
+    expect(unnamed.stderr).toContain(
+      `2 calls of run ${runId} wait for a decision, so name one of them: p1 (pay, of run ${child})`
+    )
+    const alone = await runs("resume", child, ...agent)
+    expect(alone.stderr).toContain(
+      `run ${child} was started by another run and goes on with it: resume ${runId}`
+    )
+    expect([unnamed.code, alone.code]).toEqual([1, 1])
+
+    const recorded = await runs("approve", child, "p1")
+    expect(recorded.stdout).toContain(`checkrein runs resume ${runId} --agent MODULE ${store.join(" ")}`)
+    const asks = await runs("reject", runId, "p2", "--resume", ...agent, "--json")
+    expect(parsed(asks)).toMatchObject({
+      runId,
+      reason: "input",
+      question: "Which account?"
+    })
+    expect(asks.stderr).toContain("it asks: Which account?")
+
+    const done = await runs("resume", runId, "--message", "the red one", ...agent, "--json")
+    expect(parsed(done)).toMatchObject({
+      status: "completed",
+      reason: "submitted",
+      answer: { done: "the red one" }
+    })
+    expect((await runs("resume", runId, ...agent)).stdout).toBe('{\n  "done": "the red one"\n}')
+    const text = (await runs("show", child, "--full")).stdout
+    expect(text).toContain(`child of    ${runId}, call k1`)
+    expect(text).toContain("paid 100")
+    expect(text).toContain("✗ pay: Declined")
+  })
+})

@@ -1,0 +1,233 @@
+import * as Effect from "effect/Effect"
+import { describe, expect, it } from "vitest"
+import * as Catalogue from "../../src/demo/Catalogue.ts"
+import * as Demo from "../../src/demo/Demo.ts"
+import * as NodeSqlite from "../../src/store/NodeSqlite.ts"
+import { cli, parsed, Running, spawned, withoutEndpoint, workshop } from "./support.ts"
+
+const { path } = workshop()
+withoutEndpoint()
+
+const demo = (...args: ReadonlyArray<string>) => cli("demo", ...args, "--store", path("runs.db"))
+const json = async (...args: ReadonlyArray<string>) => parsed(await demo(...args, "--json"))
+
+describe("checkrein demo", () => {
+  it("lists the scenarios", async () => {
+    const { code, stdout } = await cli("demo", "--list")
+    expect(code).toBe(0)
+    expect(stdout.split("\n").map((line) => line.split(" ")[0])).toEqual(Catalogue.names)
+    expect(parsed(await cli("demo", "--json")).scenarios).toHaveLength(Catalogue.names.length)
+  })
+
+  it("prints exactly the fields that are promised, and nothing else, with --json", async () => {
+    const ended = await demo("plan", "--json")
+    expect(ended.code).toBe(0)
+    expect(ended.stderr).toBe("")
+    expect(ended.stdout.split("\n")).toHaveLength(1)
+    const { detail, ms, runId, ...rest } = parsed(ended)
+    expect(runId).toMatch(/^demo-plan-/)
+    expect(detail).toBe("the model answered")
+    expect(ms).toBeGreaterThan(0)
+    expect(rest).toEqual({
+      scenario: "plan",
+      status: "completed",
+      reason: "answered",
+      turns: 3,
+      toolRuns: 2,
+      promptTokens: 815,
+      completionTokens: 70,
+      costUsd: 0.00247,
+      perTurn: [
+        { promptTokens: 204, completionTokens: 23, costUsd: 0.000684 },
+        { promptTokens: 269, completionTokens: 29, costUsd: 0.000886 },
+        { promptTokens: 342, completionTokens: 18, costUsd: 0.0009 }
+      ],
+      answer: "errors.log mentions a timeout: worker 7 timed out after 30000 ms.",
+      deleted: []
+    })
+  })
+
+  it("shows progress on stderr and a summary on stdout", async () => {
+    const ended = await demo("plan")
+    expect(ended.stderr).toContain("→ read_file")
+    expect(ended.stdout).toContain("ending   completed (answered)")
+    expect(ended.stdout).toContain("3 turns, 2 tool runs, 815 tokens in and 70 out, $0.002470")
+  })
+
+  it("says how a run that stopped short goes on, and that works", async () => {
+    const ended = await demo("destructive")
+    expect(ended.code).toBe(3)
+    expect(ended.stdout).toContain("interrupted (approval)")
+    const [, ...command] = /runs reject .*/.exec(ended.stdout)?.[0]?.split(" ") ?? []
+    const resumed = await cli("runs", ...command)
+    expect(resumed.code).toBe(0)
+    expect(resumed.stdout).toBe("I did not delete anything: you declined the deletion.")
+  })
+
+  it("takes every flag", async () => {
+    expect(await json("runaway", "--max-turns", "8")).toMatchObject({
+      promptTokens: 3431,
+      status: "max_turns_exceeded"
+    })
+    expect(await json("runaway", "--max-turns", "none", "--max-usd", "0.01")).toMatchObject({
+      costUsd: 0.01078
+    })
+    expect(await json("recover", "--tool-errors", "fatal")).toMatchObject({
+      reason: "tool_fatal"
+    })
+    expect(await json("denied", "--permanent", "continue", "--max-turns", "12")).toMatchObject({
+      costUsd: 0.018622
+    })
+    expect(await json("repeat", "--dedupe", "read-only")).toMatchObject({
+      toolRuns: 1,
+      costUsd: 0.002446
+    })
+    expect(await json("double-delete", "--approve", "all", "--dedupe", "all")).toMatchObject({
+      deleted: ["access.log"]
+    })
+    for (const reject of [["--reject"], ["--reject", "--reason", "keep the logs"]]) {
+      expect(await json("destructive", ...reject)).toMatchObject({
+        turns: 3,
+        deleted: []
+      })
+    }
+    expect(await json("slow", "--stop-after", "50ms")).toMatchObject({
+      reason: "cancelled",
+      detail: "user pressed Stop"
+    })
+    const late = await json("plan", "--latency", "30ms", "--provider", "http")
+    expect(late).toMatchObject({ promptTokens: 815, costUsd: 0.00247 })
+    expect(late.ms).toBeGreaterThan(85)
+  })
+
+  it("refuses what makes no sense, with exit code 2", async () => {
+    for (const args of [
+      ["plan", "--approve", "all", "--reject"],
+      ["nothing"],
+      ["plan", "--max-turns", "few"],
+      ["plan", "--stop-after", "soon"],
+      ["plan", "--kill-after", "0"]
+    ]) {
+      const { code, stderr } = await demo(...args)
+      expect([code, stderr]).toEqual([2, expect.stringContaining("checkrein: ")])
+    }
+    const killed = await cli("demo", "plan", "--kill-after", "2", "--store", "memory")
+    expect([killed.code, killed.stderr]).toEqual([2, expect.stringContaining("--kill-after needs a store")])
+  })
+})
+
+describe("checkrein demo tasks", () => {
+  it("puts the six tasks to the rules when there is no endpoint", async () => {
+    const ended = await cli("demo", "tasks", "--store", "memory")
+    expect(ended.code).toBe(0)
+    expect(ended.stdout).toContain("6 of 6 tasks were answered")
+    expect(ended.stderr).toContain("LLM_BASE_URL is not set")
+  })
+
+  it("puts them to the endpoint of LLM_BASE_URL, here the scripted one", async () => {
+    const provider = new Running(["provider", "--json"])
+    try {
+      const [, baseUrl = ""] = await provider.prints(/"baseUrl":"([^"]+)"/)
+      process.env.LLM_BASE_URL = baseUrl
+      process.env.LLM_MODEL = "analyst"
+      const { answered, tasks } = parsed(await cli("demo", "tasks", "--store", "memory", "--json"))
+      expect(answered).toBe(6)
+      expect(tasks[0]).toMatchObject({
+        turns: 3,
+        toolRuns: 4,
+        status: "completed"
+      })
+    } finally {
+      delete process.env.LLM_BASE_URL
+      delete process.env.LLM_MODEL
+      provider.signal("SIGTERM")
+      await provider.ended
+    }
+  })
+})
+
+describe("checkrein without arguments", () => {
+  it("shows each of the five endings, and how each run goes on", async () => {
+    const before = process.cwd()
+    process.chdir(path())
+    try {
+      const { code, stderr, stdout } = await cli()
+      expect(code).toBe(0)
+      expect(stderr).toBe("")
+      for (const title of [
+        "1. completed",
+        "2. max_turns_exceeded",
+        "3. budget_exceeded",
+        "4. interrupted",
+        "5. failed"
+      ]) {
+        expect(stdout).toContain(title)
+      }
+      const { runs } = parsed(await cli("runs", "list", "--json"))
+      const statuses = new Set(runs.map((run: { readonly status: string }) => run.status))
+      expect([...statuses].sort()).toEqual([
+        "budget_exceeded",
+        "completed",
+        "failed",
+        "interrupted",
+        "max_turns_exceeded"
+      ])
+    } finally {
+      process.chdir(before)
+    }
+  })
+})
+
+// These wait for other processes and for timers more than they work.
+describe.concurrent("checkrein demo, taking its time", () => {
+  it("stops cleanly at Ctrl-C, and says how the run goes on", async () => {
+    const running = new Running(["demo", "slow", "--store", path("ctrl-c.db")])
+    await running.prints(/scanned 200 of 1200 files/)
+    running.signal("SIGINT")
+    const { stdout } = await running.ended
+    expect(stdout).toContain("interrupted (cancelled): Ctrl-C")
+    expect(stdout).toMatch(/runs resume demo-slow-/)
+  })
+
+  it("really dies after --kill-after 2, and is resumed by another process to the same end", async () => {
+    const store = path("killed.db")
+    const killed = await spawned("demo", "plan", "--kill-after", "2", "--store", store)
+    expect(killed.code).toBe(-2)
+    expect(killed.stdout).toBe("")
+    const [, runId = ""] = /runs resume (\S+) --store/.exec(killed.stderr) ?? []
+
+    // What the dead process has left, before anybody has touched it.
+    const { events, state } = await Effect.runPromise(
+      Demo.load(runId).pipe(Effect.provide(NodeSqlite.runStore(store)))
+    )
+    expect(state).toMatchObject({
+      status: "running",
+      turns: 2,
+      costUsd: 0.00157
+    })
+    expect(state.messages).toHaveLength(6)
+    const types = events.map((event) => event.type)
+    expect(types.filter((type) => type === "turn")).toHaveLength(2)
+    expect(types.filter((type) => type === "turn_started")).toHaveLength(2)
+    expect(types.at(-1)).toBe("tool_result")
+
+    const resumed = parsed(await spawned("runs", "resume", runId, "--store", store, "--json"))
+    expect(resumed).toMatchObject({
+      status: "completed",
+      turns: 3,
+      toolCalls: 2,
+      costUsd: 0.00247
+    })
+  })
+
+  it("figures: measures every row, and all come out as published", async () => {
+    const { code, stdout } = await cli("demo", "figures", "--json")
+    const { ok, rows }: { ok: boolean; rows: ReadonlyArray<{ run: string; ok: boolean }> } =
+      JSON.parse(stdout)
+    expect(code).toBe(ok ? 0 : 1)
+    expect(rows).toHaveLength(23)
+    // How long something takes is the machine's affair too; the tests on the TestClock are exact about it.
+    const timed = (run: string) => run.startsWith("slow") || run.startsWith("plan at a latency")
+    expect(rows.filter((row) => !row.ok && !timed(row.run))).toEqual([])
+  })
+})
