@@ -25,11 +25,11 @@ import * as Queue from "effect/Queue"
 import * as Schema from "effect/Schema"
 import * as Stream from "effect/Stream"
 import { IsAgent } from "./loop/ChildRun.ts"
-import { type Definition, type Refused, toolkitOf } from "./loop/Definition.ts"
-import type { AnyToolkit } from "./loop/Job.ts"
+import { contractTools, type Definition, type Refused } from "./loop/Definition.ts"
 import * as Policy from "./loop/Policy.ts"
 import * as Runs from "./loop/Runs.ts"
 import * as SubAgent from "./loop/SubAgent.ts"
+import * as ToolRunner from "./loop/ToolRunner.ts"
 import * as Words from "./loop/Words.ts"
 import type { LimitsInput } from "./run/Limits.ts"
 import type { Message } from "./run/Message.ts"
@@ -135,6 +135,7 @@ const fromDefinition = (definition: Definition): Agent<never> => {
  * ```
  */
 export const make = <
+  // biome-ignore lint/complexity/noBannedTypes: how effect writes the type of an empty toolkit
   Tools extends Record<string, Tool.Any> = {},
   TE = never,
   TR = never,
@@ -152,8 +153,9 @@ export const make = <
     name,
     instructions: options.instructions,
     // The loop knows tools by name alone; their types are kept in this function's result.
-    toolkit: toolkitOf(options.toolkit as AnyToolkit | Effect.Effect<AnyToolkit> | undefined),
+    tools: ToolRunner.make(options.toolkit as ToolRunner.Given),
     output: options.output,
+    contract: contractTools(options.output),
     limits: options.limits ?? {},
     policy: Policy.fromInput(options.policy),
     stopWhen: stopWhen === undefined ? [] : typeof stopWhen === "function" ? [stopWhen] : stopWhen,

@@ -4,7 +4,6 @@
 import * as Model from "effect/ai/Model"
 import * as Telemetry from "effect/ai/Telemetry"
 import * as Tool from "effect/ai/Tool"
-import * as Toolkit from "effect/ai/Toolkit"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
@@ -17,8 +16,10 @@ import * as Limits from "../run/Limits.ts"
 import { callsOf, textOf } from "../run/Message.ts"
 import type { RunState } from "../run/RunState.ts"
 import type { RunNotFound } from "../store/RunStore.ts"
-import { type AnyToolkit, ambient, type Contract, type Job } from "./Job.ts"
+import { ambient } from "./Ambient.ts"
+import type { Contract, Job } from "./Job.ts"
 import type * as Policy from "./Policy.ts"
+import type * as ToolRunner from "./ToolRunner.ts"
 import * as Words from "./Words.ts"
 
 /** A money limit is set, and the price of the model is not known: put it into `PriceBook`. */
@@ -49,21 +50,17 @@ export type Refused = UnpricedModel | AgentMismatch | Limits.InvalidLimits | Run
 export interface Definition {
   readonly name: string
   readonly instructions: string | undefined
-  readonly toolkit: Effect.Effect<AnyToolkit, unknown, unknown>
+  readonly tools: Effect.Effect<ToolRunner.Tools, unknown, unknown>
   /** The schema of what has to be submitted; `undefined` where the answer is text. */
   readonly output: Schema.Top | undefined
+  /** The tools that `output` adds, made once. */
+  readonly contract: ReadonlyArray<Tool.Any>
   readonly limits: Limits.LimitsInput
   readonly policy: Policy.Policy
   readonly stopWhen: ReadonlyArray<(state: RunState) => string | undefined>
   /** Provides what `Agent.provide` was given. */
   readonly provided: <A, E>(effect: Effect.Effect<A, E, unknown>) => Effect.Effect<A, unknown, unknown>
 }
-
-/** A toolkit that was given as a value or as an effect. */
-export const toolkitOf = (
-  given: AnyToolkit | Effect.Effect<AnyToolkit, unknown, unknown> | undefined
-): Effect.Effect<AnyToolkit, unknown, unknown> =>
-  given === undefined ? Toolkit.empty : Effect.isEffect(given) ? given : Effect.succeed(given)
 
 const Question = Schema.Struct({
   question: Schema.String.annotate({
@@ -103,24 +100,25 @@ const contractOf = (output: Schema.Top): Contract => {
   }
 }
 
-/** The agent's tools with those that a contract adds. */
-const withContract = (own: AnyToolkit, output: Schema.Top): Effect.Effect<AnyToolkit> => {
-  const tools: ReadonlyArray<Tool.Any> = [submitResult(submissionOf(output)), askAPerson]
-  const added = Toolkit.make(...tools)
-  return added.pipe(
-    Effect.provide(
-      added.toLayer({
-        [Words.submitTool]: () => Effect.succeed(Words.alreadySubmitted),
-        [Words.inputTool]: () => Effect.succeed(Words.alreadyAsked)
-      })
-    ),
-    Effect.map((harness) => ({
-      tools: { ...own.tools, ...harness.tools },
-      handle: (name, params, callId, options) =>
-        (Object.hasOwn(harness.tools, name) ? harness : own).handle(name, params, callId, options)
-    }))
-  )
-}
+/**
+ * The agent's tools with those that a contract adds. These are settled by the loop; their handlers only answer what it
+ * left to them: a second submission, or a question that is none.
+ */
+const withContract = (own: ToolRunner.Tools, contract: ReadonlyArray<Tool.Any>): ToolRunner.Tools => ({
+  tools: { ...own.tools, ...Object.fromEntries(contract.map((tool) => [tool.name, tool])) },
+  run: (tool, args, callId, preliminary) => {
+    if (!contract.includes(tool)) return own.run(tool, args, callId, preliminary)
+    const answer = tool.name === Words.submitTool ? Words.alreadySubmitted : Words.notAsked
+    return Effect.match(ambient(Schema.decodeUnknownEffect(tool.parametersSchema)(args)), {
+      onFailure: ({ message }): ToolRunner.Ran => ({ _tag: "WrongArguments", problem: message }),
+      onSuccess: (): ToolRunner.Ran => ({ _tag: "Output", output: { encodedResult: answer } })
+    })
+  }
+})
+
+/** The tools that a contract adds. */
+export const contractTools = (output: Schema.Top | undefined): ReadonlyArray<Tool.Any> =>
+  output === undefined ? [] : [submitResult(submissionOf(output)), askAPerson]
 
 /** Reads a run's result as the agent's output. */
 export const readOutput = (
@@ -159,9 +157,9 @@ const modelHere = Effect.map(Effect.serviceOption(Model.ModelName), Option.getOr
 
 /** Makes an agent ready to run with the services that are here. */
 export const prepare = Effect.fnUntraced(function* (definition: Definition, streaming: boolean) {
-  const own = yield* definition.toolkit
+  const own = yield* definition.tools
   const { output } = definition
-  const toolkit = output === undefined ? own : yield* withContract(own, output)
+  const tools = output === undefined ? own : withContract(own, definition.contract)
   const model = yield* modelHere
   const book = yield* PriceBook
   const provider = Option.getOrUndefined(yield* Effect.serviceOption(Model.ProviderName))
@@ -171,7 +169,7 @@ export const prepare = Effect.fnUntraced(function* (definition: Definition, stre
     (name === undefined ? undefined : book.get(name)) ?? (model === undefined ? undefined : book.get(model))
   const job: Job = {
     agent: definition.name,
-    toolkit,
+    tools,
     contract: output === undefined ? undefined : contractOf(output),
     rules: {
       repetition: definition.policy.repetition,

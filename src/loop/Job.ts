@@ -4,16 +4,13 @@
 import type * as Prompt from "effect/ai/Prompt"
 import type { SpanTransformer } from "effect/ai/Telemetry"
 import type * as Tool from "effect/ai/Tool"
-import type * as Toolkit from "effect/ai/Toolkit"
 import type * as Effect from "effect/Effect"
 import type * as Schema from "effect/Schema"
 import type { Price, Usage } from "../run/Money.ts"
 import type { Rules } from "../run/NextStep.ts"
 import type { Policy } from "./Policy.ts"
+import type { Tools } from "./ToolRunner.ts"
 import type { Reply } from "./Transcript.ts"
-
-/** Tools of which only the names are known: services reach the handlers through the fiber's context. */
-export type AnyToolkit = Toolkit.WithHandler<Record<string, Tool.Any>>
 
 /** What has to be submitted for a run to be complete. */
 export interface Contract {
@@ -24,8 +21,8 @@ export interface Contract {
 /** One agent, ready to run. */
 export interface Job {
   readonly agent: string
-  /** The agent's tools, with those that the harness adds. One for all turns. */
-  readonly toolkit: AnyToolkit
+  /** The agent's tools, with those that the harness adds. One set for all turns. */
+  readonly tools: Tools
   readonly contract: Contract | undefined
   readonly rules: Rules
   readonly policy: Policy
@@ -42,10 +39,3 @@ export interface Job {
     reply: Reply
   ) => Effect.Effect<Usage>
 }
-
-/**
- * An effect of an erased tool, whose services are not in its type any more. They are in the context of the fiber all the
- * same: `Agent` has put the tools' requirements into its own type, so whoever runs an agent has provided them.
- */
-export const ambient = <A, E>(effect: Effect.Effect<A, E, unknown>): Effect.Effect<A, E> =>
-  effect as Effect.Effect<A, E>

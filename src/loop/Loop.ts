@@ -18,14 +18,14 @@ import type { PendingCall } from "../run/RunState.ts"
 import * as RunState from "../run/RunState.ts"
 import { RunStore } from "../store/RunStore.ts"
 import { type Outcome, Reconcile, unknown } from "../tool/ToolPolicy.ts"
+import { ambient } from "./Ambient.ts"
 import * as Desk from "./Desk.ts"
 import * as Digest from "./Digest.ts"
-import { ambient, type Job } from "./Job.ts"
+import type { Job } from "./Job.ts"
 import type { Journal } from "./Journal.ts"
 import * as ModelCall from "./ModelCall.ts"
 import * as Plan from "./Plan.ts"
 import * as ToolCall from "./ToolCall.ts"
-import * as Transcript from "./Transcript.ts"
 import * as Words from "./Words.ts"
 
 /**
@@ -321,10 +321,7 @@ const stop = Effect.fnUntraced(function* (journal: Journal, ending: Ending) {
 })
 
 const interpret = Effect.fnUntraced(function* (job: Job, journal: Journal, desk: Desk.Desk) {
-  const conversation: ModelCall.Conversation = {
-    mirror: Transcript.mirror(),
-    ids: Plan.ids(journal.state().messages)
-  }
+  const conversation = ModelCall.converse(job, journal.state().messages)
   while (true) {
     const step = nextStep(journal.state(), job.rules, journal.elapsedMs())
     let ending: Ending | undefined

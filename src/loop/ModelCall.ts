@@ -11,22 +11,35 @@ import * as Option from "effect/Option"
 import * as Random from "effect/Random"
 import * as Stream from "effect/Stream"
 import * as Limits from "../run/Limits.ts"
-import { callsOf, textOf } from "../run/Message.ts"
+import { callsOf, type Message, textOf } from "../run/Message.ts"
 import * as Money from "../run/Money.ts"
 import type { Ending } from "../run/NextStep.ts"
 import type { Estimate } from "../run/RunEvent.ts"
 import type { RunState } from "../run/RunState.ts"
-import type { AnyToolkit, Job } from "./Job.ts"
+import type { Job } from "./Job.ts"
 import type { Journal } from "./Journal.ts"
 import * as Plan from "./Plan.ts"
-import { type Mirror, type Reply, readReply } from "./Transcript.ts"
+import type { AnyToolkit } from "./ToolRunner.ts"
+import { type Mirror, mirror, type Reply, readReply } from "./Transcript.ts"
 import * as Words from "./Words.ts"
 
 /** What one driver keeps beside the state for its model calls. */
 export interface Conversation {
   readonly mirror: Mirror
   readonly ids: Plan.Ids
+  /** The tools as the model is told of them; the loop runs them itself. */
+  readonly toolkit: AnyToolkit
 }
+
+/** A driver's conversation with the model, from this transcript on. */
+export const converse = (job: Job, messages: ReadonlyArray<Message>): Conversation => ({
+  mirror: mirror(),
+  ids: Plan.ids(messages),
+  toolkit: {
+    tools: job.tools.tools,
+    handle: (name) => Effect.die(new Error(`${name} is not run by the model's client`))
+  }
+})
 
 /**
  * What the next call is expected to use if it never comes back: the size of the last one, without a tokeniser. The
@@ -105,7 +118,7 @@ const isContent = ({ type }: Response.AnyPart): boolean =>
 
 const toolChoiceFor = (job: Job, purpose: Limits.Purpose) => {
   if (purpose === "investigate") return "auto" as const
-  const oneOf = Object.values(job.toolkit.tools)
+  const oneOf = Object.values(job.tools.tools)
     .filter((tool) => Plan.purposeOf(tool) === "handoff")
     .map((tool) => tool.name)
   return oneOf.length === 0 ? ("none" as const) : { mode: "auto" as const, oneOf }
@@ -170,7 +183,7 @@ const take = Effect.fnUntraced(function* (
   const turn = done + 1
   const reply = readReply(attempt.parts)
   const incomplete = whyIncomplete(reply, attempt.error)
-  const usage = reply.usage ?? (yield* job.count(prompt, Object.values(job.toolkit.tools), reply))
+  const usage = reply.usage ?? (yield* job.count(prompt, Object.values(job.tools.tools), reply))
   const model = reply.model ?? job.model
   const { costUsd, unpriced } = costOf(job, model, usage)
   const content =
@@ -238,7 +251,7 @@ export const ask = Effect.fnUntraced(function* (
     const startedMs = journal.nowMs()
     const options: Options = {
       prompt,
-      toolkit: job.toolkit,
+      toolkit: conversation.toolkit,
       disableToolCallResolution: true,
       toolCallValidation: "deferred",
       toolChoice: toolChoiceFor(job, purpose)

@@ -11,13 +11,14 @@ import type { AssistantMessage, Message, ToolCallPart } from "../run/Message.ts"
 import type { CallEffect, PlannedCall } from "../run/RunEvent.ts"
 import type { PendingCall } from "../run/RunState.ts"
 import { IdempotencyKey, Purpose, Reconcile } from "../tool/ToolPolicy.ts"
+import { ambient } from "./Ambient.ts"
 import * as Digest from "./Digest.ts"
-import { ambient, type Job } from "./Job.ts"
+import type { Job } from "./Job.ts"
 import * as Words from "./Words.ts"
 
 /** The tool of this name, if there is one. */
 export const toolOf = (job: Job, name: string): Tool.Any | undefined =>
-  Object.hasOwn(job.toolkit.tools, name) ? job.toolkit.tools[name] : undefined
+  Object.hasOwn(job.tools.tools, name) ? job.tools.tools[name] : undefined
 
 /** What a tool does to the world. A tool that does not exist does nothing. */
 export const effectOf = (tool: Tool.Any | undefined): CallEffect => {

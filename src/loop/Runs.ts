@@ -10,6 +10,7 @@ import type { LiveEvent, Parent } from "../run/RunEvent.ts"
 import * as RunExit from "../run/RunExit.ts"
 import type { RunState } from "../run/RunState.ts"
 import { type RunBusy, type RunNotFound, RunStore, type RunStoreError } from "../store/RunStore.ts"
+import { ambient } from "./Ambient.ts"
 import {
   AgentMismatch,
   type Definition,
@@ -19,7 +20,7 @@ import {
   readOutput,
   UnpricedModel
 } from "./Definition.ts"
-import { ambient, type Job } from "./Job.ts"
+import type { Job } from "./Job.ts"
 import * as Session from "./Session.ts"
 
 /** What a run is asked, and how. */

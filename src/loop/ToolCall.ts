@@ -8,7 +8,6 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Random from "effect/Random"
 import * as Result from "effect/Result"
-import * as Stream from "effect/Stream"
 import * as Spans from "../observe/Spans.ts"
 import * as Limits from "../run/Limits.ts"
 import type { Body, Of } from "../run/RunEvent.ts"
@@ -18,10 +17,11 @@ import { Timeout } from "../tool/ToolPolicy.ts"
 import { ChildLink } from "./ChildRun.ts"
 import * as Desk from "./Desk.ts"
 import * as Digest from "./Digest.ts"
-import { ambient, type Job } from "./Job.ts"
+import type { Job } from "./Job.ts"
 import type { Journal } from "./Journal.ts"
 import * as Plan from "./Plan.ts"
 import * as ToolOutcome from "./ToolOutcome.ts"
+import type { Output } from "./ToolRunner.ts"
 import * as Words from "./Words.ts"
 
 /** A call that is claimed, under its idempotency key. */
@@ -82,7 +82,7 @@ export const withoutExecution = (job: Job, desk: Desk.Desk, call: PendingCall): 
     }
   }
   if (Plan.toolOf(job, call.tool) === undefined) {
-    return wrong(Words.unknownTool(call.tool, Object.keys(job.toolkit.tools)))
+    return wrong(Words.unknownTool(call.tool, Object.keys(job.tools.tools)))
   }
   if (typeof call.args === "string") return wrong(Words.notJson(call.tool))
   const content = Desk.known(job, desk, call)
@@ -94,9 +94,6 @@ const timeLimitMs = (job: Job, journal: Journal, tool: Tool.Any, purpose: Limits
   const left = Limits.timeLeftMs(journal.state().limits, journal.elapsedMs(), purpose)
   return own === undefined ? left : Math.min(left, Duration.toMillis(Duration.fromInputUnsafe(own)))
 }
-
-const ambientStream = <A, E>(stream: Stream.Stream<A, E, unknown>): Stream.Stream<A, E> =>
-  stream as Stream.Stream<A, E>
 
 /** Executes a call once. Everything that a tool can do wrong becomes a value; only a Stop of the run passes through. */
 const attempt = (
@@ -134,22 +131,11 @@ const attempt = (
     charge: (totalUsd) => void desk.childCostUsd.set(callId, totalUsd)
   }
 
-  let last:
-    | (ToolOutcome.Output & {
-        readonly failureOrigin?: Tool.FailureOrigin | undefined
-      })
-    | undefined
-  const execution = ambient(job.toolkit.handle(call.tool, args, callId)).pipe(
-    Effect.flatMap((outputs) =>
-      Stream.runForEach(ambientStream(outputs), (output) => {
-        if (output.preliminary) publish(ToolOutcome.contentOf(output) ?? "")
-        else last = output
-        return Effect.void
-      })
-    ),
+  const preliminary = (output: Output) => publish(ToolOutcome.contentOf(output) ?? "")
+  const execution = job.tools.run(tool, args, callId, preliminary).pipe(
     Effect.matchCause({
       onFailure: (cause) => ToolOutcome.ofCause(tool, call, cause),
-      onSuccess: () => ToolOutcome.ofOutput(tool, call, last, last?.failureOrigin)
+      onSuccess: (ran) => ToolOutcome.ofRan(call, ran)
     }),
     Effect.updateContext((context: Context.Context<never>) =>
       Context.add(Context.add(context, CurrentCall, current), ChildLink, link)

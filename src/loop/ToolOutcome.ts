@@ -2,12 +2,8 @@
  * What an execution of a tool has brought, whatever the tool did, and what is made of it: the words for the model, the
  * detail for the journal, and whether the run ends with it.
  */
-import * as AiError from "effect/ai/AiError"
-import type * as Prompt from "effect/ai/Prompt"
 import type * as Tool from "effect/ai/Tool"
-import * as Toolkit from "effect/ai/Toolkit"
 import * as Cause from "effect/Cause"
-import * as Context from "effect/Context"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import type { Ending } from "../run/NextStep.ts"
@@ -19,6 +15,7 @@ import { ChildEnded, ChildStuck, ChildSuspended } from "./ChildRun.ts"
 import * as Digest from "./Digest.ts"
 import type { Job } from "./Job.ts"
 import type { Journal } from "./Journal.ts"
+import type { Output, Ran } from "./ToolRunner.ts"
 import { toJson } from "./Transcript.ts"
 import * as Words from "./Words.ts"
 
@@ -39,15 +36,6 @@ export type Outcome =
   | { readonly _tag: "Suspended"; readonly suspension: Suspension }
   | { readonly _tag: "ChildEnded"; readonly content: string }
   | { readonly _tag: "ChildStuck"; readonly error: ChildStuck["error"] }
-
-/** What a tool has put out: a result or, before it, something preliminary. */
-export interface Output {
-  readonly encodedResult: unknown
-  readonly result: unknown
-  readonly isFailure: boolean
-  readonly preliminary: boolean
-  readonly modelOutput?: ReadonlyArray<Prompt.ToolModelOutputPart> | undefined
-}
 
 /** An output as the model sees it: a string as it stands, anything else as JSON; `undefined` if JSON cannot carry it. */
 export const contentOf = ({ encodedResult, modelOutput }: Output): string | undefined => {
@@ -83,47 +71,34 @@ const broken = (call: PendingCall, detail: string): Outcome => ({
   detail
 })
 
-/** A failure that the tool raised or returned; the model reads it if the tool has declared it. */
-const failedWith = (tool: Tool.Any, call: PendingCall, error: unknown, beforeHandler: boolean): Outcome => {
+/** A failure of the handler; the model reads it if the tool has declared it. */
+const failedWith = (tool: Tool.Any, call: PendingCall, error: unknown): Outcome => {
   if (error instanceof ToolFailure) return { _tag: "Failed", failure: error }
-  if (AiError.isAiError(error)) {
-    const { reason } = error
-    if (reason._tag === "ToolParameterValidationError" && beforeHandler) {
-      return {
-        _tag: "WrongArguments",
-        content: Words.wrongArguments(call.tool, reason.description)
-      }
-    }
-    if (reason._tag === "ToolResultEncodingError" || reason._tag === "InvalidToolResultError") {
-      return {
-        _tag: "Broken",
-        content: Words.unencodable(call.tool),
-        detail: error.message
-      }
-    }
-  }
   return isDeclared(tool, error)
     ? { _tag: "Failed", failure: recoverable(messageOf(error)) }
     : broken(call, `undeclared failure: ${messageOf(error)}`)
 }
 
-/** What an execution means that ended with this output, its last; `undefined` if there was none. */
-export const ofOutput = (
-  tool: Tool.Any,
-  call: PendingCall,
-  output: Output | undefined,
-  origin: Tool.FailureOrigin | undefined
-): Outcome => {
-  if (output === undefined) return broken(call, "the tool put out no result")
-  if (output.isFailure) return failedWith(tool, call, output.result, origin === "parameters")
-  const content = contentOf(output)
-  return content === undefined
-    ? {
-        _tag: "Broken",
-        content: Words.unencodable(call.tool),
-        detail: "JSON cannot carry its result"
-      }
-    : { _tag: "Success", content }
+const unencodable = ({ tool }: PendingCall, detail: string): Outcome => ({
+  _tag: "Broken",
+  content: Words.unencodable(tool),
+  detail
+})
+
+/** What an execution means that came to its end. */
+export const ofRan = (call: PendingCall, ran: Ran): Outcome => {
+  switch (ran._tag) {
+    case "WrongArguments":
+      return { _tag: "WrongArguments", content: Words.wrongArguments(call.tool, ran.problem) }
+    case "Unencodable":
+      return unencodable(call, ran.problem)
+    case "Output": {
+      const content = contentOf(ran.output)
+      return content === undefined
+        ? unencodable(call, "JSON cannot carry its result")
+        : { _tag: "Success", content }
+    }
+  }
 }
 
 /** What an execution means that ended with a failure, a defect or an interruption from inside. */
@@ -137,9 +112,7 @@ export const ofCause = (tool: Tool.Any, call: PendingCall, cause: Cause.Cause<un
   }
   const failure = Cause.findErrorOption(cause)
   if (Option.isSome(failure)) {
-    // A handler that itself raises a parameter error has run: only effect's own check comes before the handler.
-    const origin = Context.get(Cause.annotations(cause), Toolkit.FailureOrigin)
-    return failedWith(tool, call, failure.value, origin === "parameters")
+    return failedWith(tool, call, failure.value)
   }
   if (!Cause.hasInterruptsOnly(cause)) return broken(call, Cause.pretty(cause))
   const detail = "the tool was interrupted from inside"

@@ -112,7 +112,7 @@ export const goOn = "There is more room now. Go on with the task."
 export const alreadySubmitted = "Not taken: a result was already submitted in this turn."
 
 /** A question whose arguments could not be read as one. */
-export const alreadyAsked = "Not asked."
+export const notAsked = "Not asked."
 
 /** A submission that was taken. */
 export const submitted = "Result taken."

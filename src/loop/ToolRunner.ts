@@ -1,0 +1,186 @@
+/**
+ * Runs the handlers of a toolkit.
+ *
+ * A toolkit whose handlers are in the context is driven straight through them: no queue, no stream and no turn of the
+ * event loop for a call that needs none, which halves what a turn costs; and the raw arguments never get onto a span.
+ * One that brings its own `handle`, such as that of a remote server, is driven through it.
+ */
+import * as AiError from "effect/ai/AiError"
+import type * as Prompt from "effect/ai/Prompt"
+import type * as Tool from "effect/ai/Tool"
+import * as Toolkit from "effect/ai/Toolkit"
+import * as Cause from "effect/Cause"
+import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
+import * as Schema from "effect/Schema"
+import * as Stream from "effect/Stream"
+import { ambient } from "./Ambient.ts"
+
+/** A success of a tool, encoded, and what it wants the model to see instead. */
+export interface Output {
+  readonly encodedResult: unknown
+  readonly modelOutput?: ReadonlyArray<Prompt.ToolModelOutputPart> | undefined
+}
+
+/** What a handler was asked, and what came: nothing has run if the arguments were wrong. */
+export type Ran =
+  | { readonly _tag: "Output"; readonly output: Output }
+  | { readonly _tag: "WrongArguments"; readonly problem: string }
+  | { readonly _tag: "Unencodable"; readonly problem: string }
+
+/** The tools of an agent, and how a call is run. What the handler fails with is the failure, whatever the tool declares. */
+export interface Tools {
+  readonly tools: Record<string, Tool.Any>
+  readonly run: (
+    tool: Tool.Any,
+    args: Schema.Json,
+    callId: string,
+    preliminary: (output: Output) => void
+  ) => Effect.Effect<Ran, unknown>
+}
+
+/** Tools of which only the names are known. */
+export type AnyToolkit = Toolkit.WithHandler<Record<string, Tool.Any>>
+
+/** What an agent may be given as its tools. */
+export type Given = AnyToolkit | Effect.Effect<AnyToolkit, unknown, unknown> | undefined
+
+interface Codecs {
+  readonly decode: (args: unknown) => Effect.Effect<unknown, Schema.SchemaError>
+  readonly encode: (result: unknown) => Effect.Effect<unknown, Schema.SchemaError>
+}
+
+const codecs = new WeakMap<Tool.Any, Codecs>()
+
+const codecsOf = (tool: Tool.Any): Codecs => {
+  const known = codecs.get(tool)
+  if (known !== undefined) return known
+  const decode = Schema.isSchema(tool.parametersSchema)
+    ? Schema.decodeUnknownEffect(tool.parametersSchema)
+    : Effect.succeed<unknown>
+  const encode = Schema.encodeUnknownEffect(tool.successSchema)
+  const made: Codecs = {
+    decode: (args) => ambient(decode(args)),
+    encode: (result) => ambient(encode(result))
+  }
+  codecs.set(tool, made)
+  return made
+}
+
+const outputOf = (tool: Tool.Any, result: unknown, encodedResult: unknown): Output =>
+  tool.toModelOutput === undefined
+    ? { encodedResult }
+    : { encodedResult, modelOutput: tool.toModelOutput(result) }
+
+/** Runs an effect in a fiber of its own, so that whatever it leaves running ends with it. */
+const inOwnFiber = <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
+  Effect.flatMap(Effect.forkChild(effect, { startImmediately: true }), (fiber) =>
+    Effect.onInterrupt(Fiber.join(fiber), () => Fiber.interrupt(fiber))
+  )
+
+const throughHandler =
+  (handler: Tool.Handler<string>): Tools["run"] =>
+  (tool, args, callId, preliminary) => {
+    const { decode, encode } = codecsOf(tool)
+    const context: Toolkit.HandlerContext<Tool.Any> = {
+      toolCallId: callId,
+      preliminary: (result) =>
+        Effect.match(encode(result), {
+          onFailure: () => undefined,
+          onSuccess: (encodedResult) => preliminary({ encodedResult })
+        })
+    }
+    return Effect.matchEffect(decode(args), {
+      onFailure: ({ message }) => Effect.succeed<Ran>({ _tag: "WrongArguments", problem: message }),
+      onSuccess: (params) =>
+        Effect.suspend(() => handler.handler(params, context)).pipe(
+          // The caller's services win over those that were there when the handlers were made.
+          Effect.updateContext((here: Context.Context<never>) => Context.merge(handler.context, here)),
+          inOwnFiber,
+          Effect.flatMap((result) =>
+            Effect.match(encode(result), {
+              onFailure: ({ message }): Ran => ({ _tag: "Unencodable", problem: message }),
+              onSuccess: (encoded): Ran => ({ _tag: "Output", output: outputOf(tool, result, encoded) })
+            })
+          )
+        )
+    })
+  }
+
+/** A failure of `handle` that is about its arguments or its result, and not the handler's own. */
+const ofHandle = (cause: Cause.Cause<unknown>): Effect.Effect<Ran, unknown> => {
+  const origin = Context.get(Cause.annotations(cause), Toolkit.FailureOrigin)
+  for (const reason of cause.reasons) {
+    if (!Cause.isFailReason(reason) || !AiError.isAiError(reason.error)) continue
+    const error = reason.error.reason
+    if (origin === "parameters" && error._tag === "ToolParameterValidationError") {
+      return Effect.succeed({ _tag: "WrongArguments", problem: error.description })
+    }
+    if (
+      origin === "result" &&
+      (error._tag === "ToolResultEncodingError" || error._tag === "InvalidToolResultError")
+    ) {
+      return Effect.succeed({ _tag: "Unencodable", problem: error.message })
+    }
+  }
+  return Effect.failCause(cause)
+}
+
+const throughHandle =
+  ({ handle }: AnyToolkit): Tools["run"] =>
+  (tool, args, callId, preliminary) =>
+    Effect.suspend(() => {
+      let last: Ran | undefined
+      return ambient(handle(tool.name, args, callId)).pipe(
+        Effect.flatMap((outputs) =>
+          Stream.runForEach(outputs, (output) => {
+            if (output.preliminary) return Effect.sync(() => preliminary(output))
+            if (!output.isFailure) {
+              last = { _tag: "Output", output }
+              return Effect.void
+            }
+            const origin = output.failureOrigin ?? "result"
+            return Effect.failCause(
+              Cause.annotate(Cause.fail(output.result), Context.make(Toolkit.FailureOrigin, origin))
+            )
+          })
+        ),
+        ambient,
+        Effect.catchCause(ofHandle),
+        Effect.map((ran) => ran ?? last ?? { _tag: "Unencodable", problem: "the tool put out no result" })
+      )
+    })
+
+/** Whether a toolkit is one whose handlers are found in the context. */
+const isToolkit = (given: object): given is Toolkit.Toolkit<Record<string, Tool.Any>> =>
+  "toHandlers" in given && "tools" in given && Effect.isEffect(given)
+
+const handlerOf = (tool: Tool.Any) => Context.Service<Tool.Handler<string>, Tool.Handler<string>>(tool.id)
+
+/** The tools of a toolkit whose handlers are in the context. */
+const fromContext = (toolkit: Toolkit.Toolkit<Record<string, Tool.Any>>): Effect.Effect<Tools> =>
+  Effect.contextWith((context: Context.Context<never>) => {
+    const runs = new Map<string, Tools["run"]>()
+    for (const tool of Object.values(toolkit.tools)) {
+      const handler = Context.getOption(context, handlerOf(tool))
+      if (handler._tag === "Some") runs.set(tool.name, throughHandler(handler.value))
+    }
+    return Effect.succeed({
+      tools: toolkit.tools,
+      run: (tool, args, callId, preliminary) => {
+        const run = runs.get(tool.name)
+        return run === undefined
+          ? Effect.die(new Error(`the tool ${tool.name} has no handler`))
+          : run(tool, args, callId, preliminary)
+      }
+    })
+  })
+
+/** Makes the given tools ready to be run. */
+export const make = (given: Given): Effect.Effect<Tools, unknown, unknown> => {
+  if (given === undefined) return fromContext(Toolkit.empty)
+  if (isToolkit(given)) return fromContext(given)
+  const resolved = Effect.isEffect(given) ? given : Effect.succeed(given)
+  return Effect.map(resolved, (toolkit) => ({ tools: toolkit.tools, run: throughHandle(toolkit) }))
+}
