@@ -4,12 +4,11 @@
  * Checkrein ships no list of prices: such a list is stale the day a provider changes one, and a money limit that counts
  * with stale prices is worse than none. State the prices of the models you use, in code or in the environment.
  */
-import * as Config from "effect/Config"
+import type * as Config from "effect/Config"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
-import * as Schema from "effect/Schema"
 import type * as Money from "../run/Money.ts"
 
 /** Prices by model name. */
@@ -42,16 +41,6 @@ const adding = (prices: Iterable<readonly [string, Money.Price]>): Layer.Layer<n
 export const layer = (prices: { readonly [model: string]: Money.Price }): Layer.Layer<never> =>
   adding(Object.entries(prices))
 
-const amount = (name: string) =>
-  Config.schema(Schema.FiniteFromString.check(Schema.isGreaterThanOrEqualTo(0)), name)
-
-const names = {
-  input: "LLM_PRICE_INPUT",
-  cachedInput: "LLM_PRICE_CACHED_INPUT",
-  cacheWrite: "LLM_PRICE_CACHE_WRITE",
-  output: "LLM_PRICE_OUTPUT"
-}
-
 /**
  * Adds the price of the model `LLM_MODEL` from `LLM_PRICE_INPUT`, `LLM_PRICE_OUTPUT` and, if wanted,
  * `LLM_PRICE_CACHED_INPUT` and `LLM_PRICE_CACHE_WRITE` (USD per million tokens). Without any of them it adds nothing.
@@ -59,28 +48,10 @@ const names = {
  * Fails with `ConfigError` if a price is not a number of zero or more, or if only a part of what is needed is set.
  */
 export const layerConfig: Layer.Layer<never, Config.ConfigError> = Layer.unwrap(
-  Effect.gen(function* () {
-    const set = yield* Config.all([
-      Config.option(Config.String(names.input)),
-      Config.option(Config.String(names.cachedInput)),
-      Config.option(Config.String(names.cacheWrite)),
-      Config.option(Config.String(names.output))
-    ])
-    if (set.every(Option.isNone)) return Layer.empty
-    const model = yield* Config.String("LLM_MODEL")
-    const input = yield* amount(names.input)
-    const cachedInput = yield* Config.option(amount(names.cachedInput))
-    const cacheWrite = yield* Config.option(amount(names.cacheWrite))
-    const output = yield* amount(names.output)
-    return layer({
-      [model]: {
-        input,
-        ...(Option.isSome(cachedInput) ? { cachedInput: cachedInput.value } : undefined),
-        ...(Option.isSome(cacheWrite) ? { cacheWrite: cacheWrite.value } : undefined),
-        output
-      }
-    })
-  })
+  Effect.promise(() => import("./PriceConfig.ts")).pipe(
+    Effect.flatMap(({ prices }) => prices),
+    Effect.map(layer)
+  )
 )
 
 /** The price of a model, if it is known. */
