@@ -33,7 +33,7 @@ import * as ToolRunner from "./loop/ToolRunner.ts"
 import * as Words from "./loop/Words.ts"
 import type { LimitsInput } from "./run/Limits.ts"
 import type { Message } from "./run/Message.ts"
-import type { ApprovalRequest, LiveEvent } from "./run/RunEvent.ts"
+import type { LiveEvent } from "./run/RunEvent.ts"
 import { type Completed, isRunExit, type RunExit } from "./run/RunExit.ts"
 import type { RunState } from "./run/RunState.ts"
 import { type RunBusy, type RunNotFound, RunStore, type RunStoreError } from "./store/RunStore.ts"
@@ -349,19 +349,30 @@ export interface CallRef {
   readonly argsDigest?: string
 }
 
-const waiting = (ref: CallRef, calls: ReadonlyArray<ApprovalRequest>, what: string) => {
-  const call = calls.find(({ callId, runId }) => callId === ref.callId && runId === ref.runId)
-  const refuse = (problem: string) =>
-    Effect.fail(new CallNotPending({ runId: ref.runId, callId: ref.callId, problem }))
-  if (call === undefined) return refuse(`it is not among the calls that wait for ${what}`)
-  return ref.argsDigest === undefined || ref.argsDigest === call.argsDigest
-    ? Effect.succeed(call)
-    : refuse("its arguments are not the ones that were looked at")
-}
+/** The call that is meant, if it waits for such a command and none has come yet. */
+const waiting = Effect.fnUntraced(function* (ref: CallRef, type: "decide" | "resolve") {
+  const { callId, runId } = ref
+  const refuse = (problem: string) => new CallNotPending({ runId, callId, problem })
+  const store = yield* RunStore
+  const { approvals, inbox, unknown } = yield* store.summary(runId)
+  const call = (type === "decide" ? approvals : unknown).find(
+    (each) => each.callId === callId && each.runId === runId
+  )
+  if (call === undefined) return yield* refuse("it is not among those that wait")
+  if (ref.argsDigest !== undefined && ref.argsDigest !== call.argsDigest) {
+    return yield* refuse("its arguments are not the ones that were looked at")
+  }
+  const before = (yield* store.inbox(runId, inbox)).find(
+    ({ command }) => command.type === type && command.callId === callId
+  )
+  if (before === undefined) return call
+  const by = "by" in before.command ? before.command.by : undefined
+  return yield* refuse(`${by ?? "somebody"} was first; resume the run to have it taken in`)
+})
 
 /**
  * Records a decision about a call that waits for one; the run is resumed separately. A decision is used once, however
- * many people decide: the first counts. The cost does not depend on the length of the run.
+ * many people decide: the first counts, and whoever comes later is told so with `CallNotPending`. The cost does not depend on the length of the run.
  *
  * @example
  * ```ts
@@ -386,8 +397,7 @@ export const decide = (
 ): Effect.Effect<void, RunNotFound | RunStoreError | CallNotPending, RunStore> =>
   Effect.gen(function* () {
     const store = yield* RunStore
-    const { approvals } = yield* store.summary(call.runId)
-    const { argsDigest, callId } = yield* waiting(call, approvals, "a decision")
+    const { argsDigest, callId } = yield* waiting(call, "decide")
     const { _tag, ...rest } = decision
     const verdict = _tag === "Approve" ? "approved" : "rejected"
     yield* store.send(call.runId, {
@@ -424,8 +434,7 @@ export const resolve = (
 ): Effect.Effect<void, RunNotFound | RunStoreError | CallNotPending, RunStore> =>
   Effect.gen(function* () {
     const store = yield* RunStore
-    const { unknown } = yield* store.summary(call.runId)
-    const { callId } = yield* waiting(call, unknown, "a resolution")
+    const { callId } = yield* waiting(call, "resolve")
     yield* store.send(call.runId, {
       type: "resolve",
       callId,

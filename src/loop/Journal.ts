@@ -34,20 +34,8 @@ export interface Journal {
 }
 
 const summaryOf = (state: RunState.RunState): RunSummary => {
-  const {
-    agent,
-    costUsd,
-    parent,
-    detail,
-    reason,
-    runId,
-    seq,
-    startedAt,
-    status,
-    toolCalls,
-    turns,
-    updatedAt
-  } = state
+  const { agent, costUsd, detail, inbox, parent, reason, runId, seq } = state
+  const { startedAt, status, toolCalls, turns, updatedAt } = state
   const waits = state.pending.length > 0
   const question = waits ? questionOf(state) : undefined
   return {
@@ -58,6 +46,7 @@ const summaryOf = (state: RunState.RunState): RunSummary => {
     toolCalls,
     costUsd,
     seq,
+    inbox,
     startedAt,
     updatedAt,
     approvals: waits ? approvalsOf(state) : [],

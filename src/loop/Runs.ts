@@ -113,7 +113,7 @@ const takeUp = Effect.fnUntraced(function* (
   }
   if (state.status === "completed" || (state.status === "failed" && !force)) return state
   const changed =
-    limits === undefined
+    limits === undefined || Object.keys(limits).length === 0
       ? undefined
       : yield* Effect.fromResult(fromInput(override(toInput(state.limits), limits)))
   const job = yield* ready(definition, around, (changed ?? state.limits).usd)

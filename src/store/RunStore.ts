@@ -61,7 +61,8 @@ export class StaleWriter extends Schema.TaggedError<StaleWriter>()("StaleWriter"
 }
 
 /**
- * What can be known of a run without reading its journal. `seq` is the number of events, money in USD, times ISO 8601.
+ * What can be known of a run without reading its journal. `seq` is the number of events, `inbox` the number of the last
+ * command that its driver has taken in, money in USD, times ISO 8601.
  */
 export const RunSummary = Schema.Struct({
   runId: Schema.String,
@@ -74,6 +75,7 @@ export const RunSummary = Schema.Struct({
   toolCalls: Schema.Natural,
   costUsd: Schema.Finite,
   seq: Schema.Natural,
+  inbox: Schema.Natural,
   startedAt: Schema.String,
   updatedAt: Schema.String,
   approvals: Schema.Array(ApprovalRequest),

@@ -4,7 +4,7 @@
 import { spawn } from "node:child_process"
 import { once } from "node:events"
 import { createInterface } from "node:readline"
-import * as FetchHttpClient from "effect/http/FetchHttpClient"
+import * as NodeHttpClient from "@effect/platform-node/NodeHttpClient"
 import * as Layer from "effect/Layer"
 import * as ManagedRuntime from "effect/ManagedRuntime"
 import { Agent, MemoryRunStore } from "../../src/index.ts"
@@ -24,13 +24,24 @@ interface Reply {
   }>
 }
 
+const tools = [
+  {
+    type: "function",
+    function: {
+      name: "list_files",
+      description: "Lists the files.",
+      parameters: { type: "object", properties: { at: { type: "integer" } }, required: ["at"] }
+    }
+  }
+]
+
 const bare = async (baseUrl: string): Promise<string | null> => {
   const messages: Array<object> = [{ role: "user", content: Workload.task }]
   while (true) {
     const response = await fetch(`${baseUrl}/chat/completions`, {
       method: "POST",
       headers: { "content-type": "application/json" },
-      body: JSON.stringify({ model: "bench", messages })
+      body: JSON.stringify({ model: "bench", messages, tools })
     })
     const reply = (await response.json()) as Reply
     const message = reply.choices[0]?.message
@@ -52,7 +63,7 @@ export const overHttp = async (rounds: number) => {
       Workload.handlers,
       Workload.prices,
       MemoryRunStore.layer,
-      ChatCompletions.layer({ baseUrl, model: "bench" }).pipe(Layer.provide(FetchHttpClient.layer))
+      ChatCompletions.layer({ baseUrl, model: "bench" }).pipe(Layer.provide(NodeHttpClient.layerUndici))
     )
   )
   try {

@@ -21,6 +21,7 @@ export const event = (runId: string, seq: number, content = `result ${seq}`): Ru
 })
 
 export const summary = (runId: string, seq: number, rest: Partial<RunSummary> = {}): RunSummary => ({
+  inbox: 0,
   runId,
   agent: "analyst",
   status: "running",
