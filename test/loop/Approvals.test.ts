@@ -457,6 +457,20 @@ describe("deciding", () => {
     expectValidRequests(bot.requests)
   })
 
+  check("whoever decides second is told who was first, and that it was not recorded", function* () {
+    const { agent } = asking(once(call("ask", "c", "x")))
+    const { exit } = yield* run(agent)
+    const asked = expectTag(exit, "ApprovalRequired").calls[0]
+    yield* Agent.decide(asked, Agent.approve(), { by: "ann" })
+    const late = yield* Effect.flip(Agent.decide(asked, Agent.reject("no"), { by: "bob" }))
+    expect(late).toMatchObject({ _tag: "CallNotPending", problem: expect.stringContaining("ann was first") })
+    const { events, exit: end } = yield* resume(agent)
+    expectTag(end, "Completed")
+    expect(of(events, "approval_resolved").map(({ by, decision }) => [decision, by])).toEqual([
+      ["approved", "ann"]
+    ])
+  })
+
   check("two decide at the same moment: the first counts, the call runs once (case 2)", function* () {
     const { agent, ran } = asking(once(call("ask", "c", "x")))
     const { exit } = yield* run(agent)
@@ -770,7 +784,8 @@ describe("an unknown outcome", () => {
     const { exit } = yield* resume(agent)
     const asked = expectTag(exit, "OutcomeUnknown").calls[0]
     yield* Agent.resolve(asked, Agent.happened("first"))
-    yield* Effect.exit(Agent.resolve(asked, Agent.didNotHappen))
+    const late = yield* Effect.flip(Agent.resolve(asked, Agent.didNotHappen))
+    expect(late).toMatchObject({ _tag: "CallNotPending", problem: expect.stringContaining("was first") })
     const { events, exit: end } = yield* resume(agent)
     expectTag(end, "Completed")
     expect(of(events, "outcome_resolved")).toHaveLength(1)
