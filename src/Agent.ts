@@ -16,9 +16,11 @@
 import type * as LanguageModel from "effect/ai/LanguageModel"
 import * as Tool from "effect/ai/Tool"
 import * as Toolkit from "effect/ai/Toolkit"
-import type * as Cause from "effect/Cause"
+import * as Cause from "effect/Cause"
+import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
+import * as Fiber from "effect/Fiber"
 import type * as Layer from "effect/Layer"
 import * as Pipeable from "effect/Pipeable"
 import * as Queue from "effect/Queue"
@@ -44,8 +46,9 @@ export {
   type Refused,
   UnpricedModel
 } from "./loop/Definition.ts"
-export { CancelReason } from "./loop/Loop.ts"
+export { CancelReason } from "./loop/Inbox.ts"
 export type { PolicyInput, ToolErrors } from "./loop/Policy.ts"
+export type { ResumeOptions, RunOptions } from "./loop/Runs.ts"
 
 const TypeId: unique symbol = Symbol.for("checkrein/Agent")
 
@@ -94,6 +97,10 @@ export type ToolServices<Tools extends Record<string, Tool.Any>> =
 
 // The definition behind an agent: its types are the agent's own, so nothing outside this module sees it.
 const definitions = new WeakMap<object, Definition>()
+
+/** Whether a value is an agent that this copy of the library has made. */
+export const isAgent = (u: unknown): u is Agent<unknown, unknown, unknown> =>
+  typeof u === "object" && u !== null && definitions.has(u)
 
 const definitionOf = (agent: Agent<unknown, unknown, unknown>): Definition => {
   const definition = definitions.get(agent)
@@ -193,8 +200,8 @@ export type Failure<E> = RunExit | RunBusy | RunStoreError | Refused | E
  * Runs an agent until it ends. Completion is the success; every other ending is a typed failure that carries the state
  * of the run, except cancellation, which is interruption of the fiber.
  *
- * A `runId` that is stored already is not started again: the run is taken up where it is, and a completed one yields
- * its stored result. `after` starts with the transcript of a completed run: a follow-up, with its own limits.
+ * A `runId` that is stored already is not started again: the run is taken up where it is, with its own input and with
+ * the `limits` given here, and a completed one yields its stored result. `after` starts with the transcript of a completed run: a follow-up, with its own limits.
  *
  * @example
  * ```ts
@@ -273,11 +280,19 @@ export const stream = <A, E, R>(
         streaming: true,
         watcher
       })
-      yield* typed<A, E, R>(running).pipe(
+      const fiber = yield* typed<A, E, R>(running).pipe(
         Effect.onExit((exit) =>
           Exit.isSuccess(exit) ? Queue.end(queue) : Queue.failCause(queue, exit.cause)
         ),
-        Effect.forkScoped
+        Effect.forkDetach
+      )
+      // The reason of a Stop is an annotation of the interruption, and a child fiber would be interrupted without it.
+      yield* Effect.addFinalizer((exit) =>
+        Fiber.interruptAs(
+          fiber,
+          undefined,
+          Exit.isFailure(exit) ? Cause.annotations(exit.cause) : Context.empty()
+        )
       )
       return Stream.fromQueue(queue)
     })

@@ -35,15 +35,26 @@ export class ChildSuspended {
 /** The child has ended without an answer. These are the harness's words, so no policy rewords them. */
 export class ChildEnded {
   readonly words: string
-  constructor(words: string) {
+  /** For the journal alone. */
+  readonly detail: string
+  constructor(words: string, detail: string) {
     this.words = words
+    this.detail = detail
   }
 }
 
-/** The child could not be driven at all, and so the parent cannot go on: nothing is known that could be told a model. */
+/** The child's store failed, or somebody else drives it: nothing is known that could be told a model. */
 export class ChildStuck {
-  readonly error: RunBusy | RunStoreError | Refused
-  constructor(error: RunBusy | RunStoreError | Refused) {
+  readonly error: RunBusy | RunStoreError
+  constructor(error: RunBusy | RunStoreError) {
+    this.error = error
+  }
+}
+
+/** The child was refused before anything ran: how its agent was made or is run is wrong, and trying again is no use. */
+export class ChildRefused {
+  readonly error: Refused
+  constructor(error: Refused) {
     this.error = error
   }
 }

@@ -75,11 +75,16 @@ const askAPerson = Tool.make(Words.inputTool, {
   success: Schema.String
 })
 
-/** What a model submits: the output itself where that is an object, else an object around it. */
-const submissionOf = (output: Schema.Top) => {
-  const isObject = SchemaAST.isObjects(SchemaAST.toEncoded(output.ast))
-  return isObject ? output : Schema.Struct({ result: output })
+/**
+ * What a model submits: the output itself where that is an object, else an object around it; in the form that JSON can
+ * carry, so that a date, say, is submitted as text.
+ */
+const submissionOf = (output: Schema.Top): Schema.Top => {
+  const json = Schema.toCodecJson(output)
+  return isObject(json) ? json : Schema.Struct({ result: json })
 }
+
+const isObject = (schema: Schema.Top): boolean => SchemaAST.isObjects(SchemaAST.toEncoded(schema.ast))
 
 const submitResult = (parameters: Schema.Top) =>
   Tool.make(Words.submitTool, {
@@ -130,7 +135,10 @@ export const readOutput = (
   const schema = submissionOf(output)
   return ambient(Schema.decodeUnknownEffect(schema)(state.result)).pipe(
     Effect.map((decoded) =>
-      schema === output || typeof decoded !== "object" || decoded === null || !("result" in decoded)
+      isObject(Schema.toCodecJson(output)) ||
+      typeof decoded !== "object" ||
+      decoded === null ||
+      !("result" in decoded)
         ? decoded
         : decoded.result
     ),
@@ -158,6 +166,12 @@ const modelHere = Effect.map(Effect.serviceOption(Model.ModelName), Option.getOr
 /** Makes an agent ready to run with the services that are here. */
 export const prepare = Effect.fnUntraced(function* (definition: Definition, streaming: boolean) {
   const own = yield* definition.tools
+  const taken = definition.contract.find(({ name }) => Object.hasOwn(own.tools, name))
+  if (taken !== undefined) {
+    return yield* Effect.die(
+      new TypeError(`${definition.name} has an output, so ${taken.name} is the harness's tool`)
+    )
+  }
   const { output } = definition
   const tools = output === undefined ? own : withContract(own, definition.contract)
   const model = yield* modelHere

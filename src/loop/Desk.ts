@@ -1,13 +1,10 @@
 /**
  * What one driver keeps beside the state for its tool calls. It is gone with the driver.
  */
-import * as Context from "effect/Context"
 import { callsOf } from "../run/Message.ts"
 import type { PendingCall, RunState } from "../run/RunState.ts"
-import { IsAgent } from "./ChildRun.ts"
 import * as Digest from "./Digest.ts"
 import type { Job } from "./Job.ts"
-import * as Plan from "./Plan.ts"
 
 /** A driver's desk. */
 export interface Desk {
@@ -50,10 +47,7 @@ export const make = (job: Job, { messages }: Pick<RunState, "messages">): Desk =
 }
 
 /** Whether a call leaves the world as it was. A child run may have changed it, whatever its tool is annotated with. */
-const onlyReads = (job: Job, call: PendingCall): boolean => {
-  const tool = Plan.toolOf(job, call.tool)
-  return call.effect === "read" && tool !== undefined && !Context.get(tool.annotations, IsAgent)
-}
+const onlyReads = (call: PendingCall): boolean => call.effect === "read" && call.agent !== true
 
 /** The result that a call may reuse instead of being executed. */
 export const known = (job: Job, desk: Desk, call: PendingCall): string | undefined =>
@@ -61,13 +55,13 @@ export const known = (job: Job, desk: Desk, call: PendingCall): string | undefin
 
 /** Notes that a call starts: after a writer no earlier read may be reused. */
 export const starts = (job: Job, desk: Desk, call: PendingCall): void => {
-  if (job.policy.dedupe === "read-only" && !onlyReads(job, call)) desk.reusable.clear()
+  if (job.policy.dedupe === "read-only" && !onlyReads(call)) desk.reusable.clear()
 }
 
 /** Keeps a successful result, where the policy lets it be reused. */
 export const keep = (job: Job, desk: Desk, call: PendingCall, content: string): void => {
   const { dedupe } = job.policy
-  if (dedupe === "all" || (dedupe === "read-only" && onlyReads(job, call))) {
+  if (dedupe === "all" || (dedupe === "read-only" && onlyReads(call))) {
     desk.reusable.set(keyOf(call), content)
   }
 }

@@ -8,7 +8,14 @@ import * as Semaphore from "effect/Semaphore"
 import { type Body, type Ephemeral, type LiveEvent, type RunEvent, version } from "../run/RunEvent.ts"
 import { approvalsOf, questionOf, unknownOf } from "../run/RunExit.ts"
 import * as RunState from "../run/RunState.ts"
-import { type Durability, RunBusy, RunStore, RunStoreError, type RunSummary } from "../store/RunStore.ts"
+import {
+  type Durability,
+  RunBusy,
+  RunStore,
+  RunStoreError,
+  type RunSummary,
+  type StaleWriter
+} from "../store/RunStore.ts"
 
 /** How long an append may take before the run stops with `RunStoreError`. */
 export const appendTimeout = Duration.seconds(30)
@@ -122,11 +129,27 @@ export const make = Effect.fnUntraced(function* (
     }
   }
 
+  // Whoever only watches cannot harm a run: what a listener throws is said once, in the log.
+  let listenerFailure: unknown
+  let warned = false
   const publish = (event: LiveEvent): void => {
-    for (const listener of listeners) listener(event)
+    for (const listener of listeners) {
+      try {
+        listener(event)
+      } catch (error) {
+        listenerFailure ??= error
+      }
+    }
   }
+  const warnOfListeners = Effect.suspend(() => {
+    if (listenerFailure === undefined || warned) return Effect.void
+    warned = true
+    return Effect.logWarning(`a listener of run ${runId} fails; the run goes on`, listenerFailure)
+  })
 
-  const flush = Effect.suspend(() => {
+  let broken: RunBusy | RunStoreError | undefined
+  const flush = Effect.suspend((): Effect.Effect<void, RunBusy | RunStoreError | StaleWriter> => {
+    if (broken !== undefined) return Effect.fail(broken)
     const [first] = staged
     if (first === undefined) return Effect.void
     const events = staged
@@ -139,8 +162,14 @@ export const make = Effect.fnUntraced(function* (
     }
     staged = []
     durability = "process"
-    return Effect.map(store.append(append), () => events.forEach(publish))
+    return Effect.flatMap(store.append(append), () => {
+      events.forEach(publish)
+      return warnOfListeners
+    })
   }).pipe(
+    Effect.catchDefect((cause) =>
+      Effect.fail(new RunStoreError({ runId, kind: "unavailable", problem: "the store broke down", cause }))
+    ),
     Effect.timeoutOrElse({
       duration: appendTimeout,
       orElse: () => {
@@ -149,6 +178,12 @@ export const make = Effect.fnUntraced(function* (
       }
     }),
     Effect.catchTag("StaleWriter", () => Effect.fail(new RunBusy({ runId }))),
+    // After a failed append nobody knows what is stored: nothing more is written, and the first failure stays the answer.
+    Effect.tapError((error) =>
+      Effect.sync(() => {
+        broken ??= error
+      })
+    ),
     semaphore.withPermit,
     Effect.uninterruptible
   )

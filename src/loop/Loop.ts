@@ -1,49 +1,26 @@
 /**
  * The interpreter: asks the core what comes next, does it, and writes down what happened, until the run has stopped.
  */
-import type * as Prompt from "effect/ai/Prompt"
-import type * as Tool from "effect/ai/Tool"
 import * as Cause from "effect/Cause"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
-import * as Option from "effect/Option"
 import * as Result from "effect/Result"
-import * as Stream from "effect/Stream"
-import type { Numbered } from "../run/Command.ts"
 import { type Ending, nextStep, type Refusal } from "../run/NextStep.ts"
 import type { Body } from "../run/RunEvent.ts"
 import { questionOf } from "../run/RunExit.ts"
 import type { PendingCall } from "../run/RunState.ts"
 import * as RunState from "../run/RunState.ts"
-import { RunStore } from "../store/RunStore.ts"
 import { type Outcome, Reconcile, unknown } from "../tool/ToolPolicy.ts"
-import { ambient } from "./Ambient.ts"
+import * as Approvals from "./Approvals.ts"
 import * as Desk from "./Desk.ts"
-import * as Digest from "./Digest.ts"
+import * as Inbox from "./Inbox.ts"
 import type { Job } from "./Job.ts"
 import type { Journal } from "./Journal.ts"
 import * as ModelCall from "./ModelCall.ts"
 import * as Plan from "./Plan.ts"
 import * as ToolCall from "./ToolCall.ts"
 import * as Words from "./Words.ts"
-
-/**
- * Why a run is cancelled: annotate an interruption of the run's fiber with it, and it becomes the detail of the ending.
- *
- * @example
- * ```ts
- * import { Context, Fiber } from "effect"
- * import { Agent } from "checkrein"
- *
- * declare const fiber: Fiber.Fiber<unknown, unknown>
- *
- * const stop = Fiber.interruptAs(fiber, undefined, Context.make(Agent.CancelReason, "user pressed Stop"))
- * ```
- */
-export const CancelReason = Context.Reference<string | undefined>("checkrein/CancelReason", {
-  defaultValue: () => undefined
-})
 
 const stopped = (journal: Journal, { detail, exhausted, reason, status }: Ending): Body => ({
   type: "run_stopped",
@@ -63,71 +40,6 @@ const refuse = (call: PendingCall, refusal: Refusal): Body => ({
   ms: 0,
   disposition: refusal._tag === "Rejected" ? "rejected" : "refused",
   ...(refusal._tag === "NoBudget" ? { short: refusal.exhausted.resource } : undefined)
-})
-
-/** What the tool says of the need for a person. A question that fails, or is not answered in time, means yes. */
-const needsPerson = (
-  journal: Journal,
-  { name, needsApproval }: Tool.Any,
-  toolCallId: string,
-  args: unknown,
-  messages: ReadonlyArray<Prompt.Message>
-): Effect.Effect<boolean> => {
-  if (typeof needsApproval !== "function") return Effect.succeed(needsApproval !== false)
-  const { timeMs = Number.POSITIVE_INFINITY } = journal.state().limits
-  return Effect.suspend(() => {
-    const asked = needsApproval(args, { toolCallId, messages })
-    return Effect.isEffect(asked) ? ambient(asked) : Effect.succeed(asked)
-  }).pipe(
-    Effect.timeoutOrElse({
-      duration: Math.max(0, timeMs - journal.elapsedMs()),
-      orElse: () => Effect.succeed(true)
-    }),
-    Effect.catchCause((cause) =>
-      Effect.as(Effect.logWarning(`needsApproval of ${name} failed, so a person is asked`, cause), true)
-    )
-  )
-}
-
-/**
- * Asks each tool whether the call needs a person, before any of them starts. Whatever goes wrong with the question
- * means yes; arguments that do not fit need nobody, for they cannot run.
- */
-const checkApprovals = Effect.fnUntraced(function* (
-  job: Job,
-  journal: Journal,
-  conversation: ModelCall.Conversation,
-  calls: ReadonlyArray<PendingCall>
-) {
-  yield* journal.commit()
-  const messages = conversation.mirror.of(journal.state().messages).content
-  for (const { args, argsDigest, callId, tool: name } of calls) {
-    const tool = Plan.toolOf(job, name)
-    const decoded = tool === undefined ? Option.none() : yield* Plan.decodeArgs(tool, args)
-    if (tool === undefined || Option.isNone(decoded)) {
-      const reason = "the arguments do not fit the tool, so it will not run"
-      journal.stage({
-        type: "approval_resolved",
-        callId,
-        decision: "not_required",
-        argsDigest,
-        reason
-      })
-      continue
-    }
-    const answer = yield* needsPerson(journal, tool, callId, decoded.value, messages)
-    journal.stage(
-      answer === false
-        ? {
-            type: "approval_resolved",
-            callId,
-            decision: "not_required",
-            argsDigest
-          }
-        : { type: "approval_required", callId, tool: name, args, argsDigest }
-    )
-  }
-  yield* journal.commit()
 })
 
 const lookUp = (job: Job, journal: Journal, call: PendingCall): Effect.Effect<Outcome> => {
@@ -218,79 +130,6 @@ const executeAll = Effect.fnUntraced(function* (
   return endings.find((ending) => ending !== undefined)
 })
 
-/**
- * Turns commands from outside into events. A decision counts for a call that waits for one and still has the arguments
- * that were decided about; any other is left where it is. Says whether anything changed.
- */
-export const takeIn = Effect.fnUntraced(function* (
-  job: Job,
-  journal: Journal,
-  commands: ReadonlyArray<Numbered>
-) {
-  let changed = false
-  for (const { command, id } of commands) {
-    if (command.type === "cancel") continue
-    const call = journal.state().pending.find((pending) => pending.callId === command.callId)
-    if (call === undefined) continue
-    const by = command.by === undefined ? undefined : { by: command.by }
-    const { callId } = call
-    if (command.type === "answer" && call.kind === "input") {
-      journal.stage({
-        type: "input_given",
-        callId,
-        answer: command.answer,
-        command: id,
-        ...by
-      })
-    } else if (command.type === "resolve" && call.status === "unknown") {
-      const { content, outcome } = command
-      journal.stage({
-        type: "outcome_resolved",
-        callId,
-        tool: call.tool,
-        outcome,
-        content,
-        command: id,
-        ...by
-      })
-    } else if (command.type === "decide" && call.approval === "required" && call.status === "waiting") {
-      if (command.argsDigest !== undefined && command.argsDigest !== call.argsDigest) continue
-      const { args, decision, reason } = command
-      if (args !== undefined && !(yield* fits(job, call, args))) continue
-      const argsDigest = args === undefined ? call.argsDigest : Digest.ofArgs(args)
-      journal.stage({
-        type: "approval_resolved",
-        callId,
-        decision,
-        argsDigest,
-        command: id,
-        ...(args === undefined ? undefined : { args }),
-        ...(reason === undefined ? undefined : { reason }),
-        ...by
-      })
-    } else continue
-    changed = true
-  }
-  return changed
-})
-
-const fits = Effect.fnUntraced(function* (job: Job, call: PendingCall, args: PendingCall["args"]) {
-  const tool = Plan.toolOf(job, call.tool)
-  if (tool !== undefined && Option.isSome(yield* Plan.decodeArgs(tool, args))) return true
-  yield* Effect.logWarning(
-    `the arguments given with the approval of ${call.callId} do not fit ${call.tool}; the call still waits for a decision`
-  )
-  return false
-})
-
-/** Whether somebody has said meanwhile what the run is about to stop for. */
-const somethingArrived = Effect.fnUntraced(function* (job: Job, journal: Journal, { reason }: Ending) {
-  if (reason !== "approval" && reason !== "input" && reason !== "unknown_outcome") return false
-  const store = yield* RunStore
-  yield* journal.commit()
-  return yield* takeIn(job, journal, yield* store.inbox(journal.runId, journal.state().inbox))
-})
-
 const stop = Effect.fnUntraced(function* (journal: Journal, ending: Ending) {
   if (ending.reason === "submitted") {
     for (const { callId, kind, tool } of journal.state().pending) {
@@ -321,6 +160,8 @@ const stop = Effect.fnUntraced(function* (journal: Journal, ending: Ending) {
 })
 
 const interpret = Effect.fnUntraced(function* (job: Job, journal: Journal, desk: Desk.Desk) {
+  // The claim to drive on: a driver that has lost a run finds out here, before it does anything.
+  if (journal.state().seq > 1) yield* journal.commit()
   const conversation = ModelCall.converse(job, journal.state().messages)
   while (true) {
     const step = nextStep(journal.state(), job.rules, journal.elapsedMs())
@@ -336,7 +177,7 @@ const interpret = Effect.fnUntraced(function* (job: Job, journal: Journal, desk:
         yield* journal.commit(...step.answers.map(({ call, refusal }) => refuse(call, refusal)))
         break
       case "CheckApprovals":
-        yield* checkApprovals(job, journal, conversation, step.calls)
+        yield* Approvals.check(job, journal, conversation, step.calls)
         break
       case "Reconcile":
         yield* reconcile(job, journal, step.calls)
@@ -349,25 +190,12 @@ const interpret = Effect.fnUntraced(function* (job: Job, journal: Journal, desk:
           new Error(`calls of run ${journal.runId} are running, and nobody waits for them`)
         )
       case "Stop":
-        if (yield* somethingArrived(job, journal, step.ending)) break
+        if (yield* Inbox.somethingArrived(job, journal, step.ending)) break
         ending = step.ending
         break
     }
     if (ending !== undefined) return yield* stop(journal, ending)
   }
-})
-
-const cancelReasonOf = (cause: Cause.Cause<unknown>): string | undefined =>
-  Context.get(Cause.annotations(cause), CancelReason)
-
-/** Waits for a cancel command, and then interrupts with its reason. */
-const cancelled = Effect.fnUntraced(function* (journal: Journal) {
-  const store = yield* RunStore
-  const inbox = store.watchInbox(journal.runId, journal.state().inbox)
-  const command = yield* Stream.runHead(Stream.filter(inbox, ({ command }) => command.type === "cancel"))
-  if (Option.isNone(command) || command.value.command.type !== "cancel") return yield* Effect.never
-  const annotation = Context.make(CancelReason, command.value.command.reason)
-  return yield* Effect.failCause(Cause.annotate(Cause.interrupt(), annotation))
 })
 
 /**
@@ -376,14 +204,17 @@ const cancelled = Effect.fnUntraced(function* (journal: Journal) {
  */
 export const drive = Effect.fnUntraced(function* (job: Job, journal: Journal) {
   const desk = Desk.make(job, journal.state())
+  // A run ends once: whatever comes while its last event is being stored comes too late.
+  const hasStopped = () => journal.state().status !== "running"
   const cut = () => {
     for (const call of journal.state().pending) {
       if (call.status === "running") journal.stage(ToolCall.cutOff(journal, desk, call))
     }
   }
-  yield* Effect.raceFirst(interpret(job, journal, desk), cancelled(journal)).pipe(
+  yield* Effect.raceFirst(interpret(job, journal, desk), Inbox.cancelled(journal)).pipe(
     Effect.catchCause((cause) => {
       if (!Cause.hasDies(cause) || Cause.hasInterrupts(cause)) return Effect.failCause(cause)
+      if (hasStopped()) return Effect.logError(`run ${journal.runId} had stopped when a defect came`, cause)
       cut()
       const error = Cause.squash(cause)
       const detail = error instanceof Error ? `${error.name}: ${error.message}` : String(error)
@@ -393,11 +224,11 @@ export const drive = Effect.fnUntraced(function* (job: Job, journal: Journal) {
       )
     }),
     Effect.onExit((exit) => {
-      if (Exit.isSuccess(exit) || !Cause.hasInterrupts(exit.cause)) return Effect.void
+      if (Exit.isSuccess(exit) || !Cause.hasInterrupts(exit.cause) || hasStopped()) return Effect.void
       cut()
       const { parent } = journal.state()
       const without = parent === undefined ? "the run was interrupted" : `run ${parent.runId} was stopped`
-      const detail = cancelReasonOf(exit.cause) ?? without
+      const detail = Inbox.cancelReasonOf(exit.cause) ?? without
       return journal.commit(
         stopped(journal, {
           status: "interrupted",

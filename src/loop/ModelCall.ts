@@ -20,7 +20,7 @@ import type { Job } from "./Job.ts"
 import type { Journal } from "./Journal.ts"
 import * as Plan from "./Plan.ts"
 import type { AnyToolkit } from "./ToolRunner.ts"
-import { type Mirror, mirror, type Reply, readReply } from "./Transcript.ts"
+import { type Mirror, mirror, type Reply, readReply, usageOf } from "./Transcript.ts"
 import * as Words from "./Words.ts"
 
 /** What one driver keeps beside the state for its model calls. */
@@ -124,6 +124,9 @@ const toolChoiceFor = (job: Job, purpose: Limits.Purpose) => {
   return oneOf.length === 0 ? ("none" as const) : { mode: "auto" as const, oneOf }
 }
 
+/** A provider that asks for more patience than this is away: the run stops, and may be resumed when it is back. */
+const longestWaitMs = 120_000
+
 const backoffMs = (attempt: number): Effect.Effect<number> =>
   Effect.map(Random.next, (random) => Math.round(500 * 2 ** (attempt - 1) * (0.8 + 0.4 * random)))
 
@@ -147,12 +150,7 @@ const endingOf = (error: AiError.AiError, state: RunState): Ending => {
 
 const usageOfError = (error: AiError.AiError): Money.Usage | undefined => {
   const usage = "usage" in error.reason ? error.reason.usage : undefined
-  return usage?.promptTokens === undefined
-    ? undefined
-    : {
-        promptTokens: usage.promptTokens,
-        completionTokens: usage.completionTokens ?? 0
-      }
+  return usageOf(usage?.promptTokens, usage?.completionTokens ?? 0)
 }
 
 const costOf = (job: Job, model: string | undefined, usage: Money.Usage) => {
@@ -297,7 +295,12 @@ export const ask = Effect.fnUntraced(function* (
     } as const
     const asked = error.retryAfter === undefined ? undefined : Duration.toMillis(error.retryAfter)
     const retryInMs = asked ?? (yield* backoffMs(attempt))
-    if (!error.isRetryable || attempt > job.policy.modelRetries || retryInMs >= timeLeft()) {
+    if (
+      !error.isRetryable ||
+      attempt > job.policy.modelRetries ||
+      retryInMs >= timeLeft() ||
+      retryInMs > longestWaitMs
+    ) {
       journal.stage(failed)
       return endingOf(error, journal.state())
     }

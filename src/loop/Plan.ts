@@ -12,6 +12,7 @@ import type { CallEffect, PlannedCall } from "../run/RunEvent.ts"
 import type { PendingCall } from "../run/RunState.ts"
 import { IdempotencyKey, Purpose, Reconcile } from "../tool/ToolPolicy.ts"
 import { ambient } from "./Ambient.ts"
+import { IsAgent } from "./ChildRun.ts"
 import * as Digest from "./Digest.ts"
 import type { Job } from "./Job.ts"
 import * as Words from "./Words.ts"
@@ -25,6 +26,10 @@ export const effectOf = (tool: Tool.Any | undefined): CallEffect => {
   if (tool === undefined || Context.get(tool.annotations, Tool.Readonly)) return "read"
   return Context.get(tool.annotations, Tool.Idempotent) ? "idempotent" : "write"
 }
+
+/** Whether a tool is an agent. */
+export const isAgent = (tool: Tool.Any | undefined): boolean =>
+  tool !== undefined && Context.get(tool.annotations, IsAgent)
 
 /** What a tool is for. */
 export const purposeOf = (tool: Tool.Any | undefined): Limits.Purpose =>
@@ -40,8 +45,11 @@ export const keyOf = (job: Job, runId: string, call: PendingCall): string => {
     : own({ runId, callId, tool: name, args })
 }
 
+// Ids stand in run ids, in commands that people paste and on the wire: what could be anything else is not taken.
+const wellFormed = /^[A-Za-z0-9][\w.:-]{0,127}$/
+
 /**
- * Gives out call ids: the provider's if it is not empty and new in this run, else one made of turn and index.
+ * Gives out call ids: the provider's if it is well-formed and new in this run, else one made of turn and index.
  */
 export interface Ids {
   readonly assign: (given: string, turn: number, index: number) => string
@@ -56,7 +64,7 @@ export const ids = (messages: ReadonlyArray<Message>): Ids => {
   }
   return {
     assign: (given, turn, index) => {
-      let id = given !== "" && !used.has(given) ? given : `${turn}.${index}`
+      let id = wellFormed.test(given) && !used.has(given) ? given : `${turn}.${index}`
       for (let n = 1; used.has(id); n++) id = `${turn}.${index}.${n}`
       used.add(id)
       return id
@@ -116,7 +124,8 @@ export const plan = Effect.fnUntraced(function* (job: Job, calls: ReadonlyArray<
       effect: effectOf(tool),
       ...(purposeOf(tool) === "handoff" ? { purpose: "handoff" as const } : undefined),
       ...(asks ? { approval: "ask" as const } : undefined),
-      ...(reconciles ? { reconcile: true as const } : undefined)
+      ...(reconciles ? { reconcile: true as const } : undefined),
+      ...(isAgent(tool) ? { agent: true as const } : undefined)
     })
   }
   return planned

@@ -111,6 +111,13 @@ const takeUp = Effect.fnUntraced(function* (
   if (state.agent !== definition.name) {
     return yield* mismatch(definition, state.runId, `it is a run of ${state.agent}`)
   }
+  const { parent } = around
+  if (
+    parent !== undefined &&
+    (state.parent?.runId !== parent.runId || state.parent.callId !== parent.callId)
+  ) {
+    return yield* mismatch(definition, state.runId, `it was not started by call ${parent.callId}`)
+  }
   if (state.status === "completed" || (state.status === "failed" && !force)) return state
   const changed =
     limits === undefined || Object.keys(limits).length === 0
@@ -154,7 +161,7 @@ export const run = (
     const state =
       stored === undefined
         ? yield* startNew(definition, runId, input, options, around)
-        : yield* takeUp(definition, stored, {}, around)
+        : yield* takeUp(definition, stored, { limits: options.limits }, around)
     return yield* finish(definition, state)
   }).pipe(Effect.scoped, definition.provided, ambientFailures)
 

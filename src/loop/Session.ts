@@ -13,6 +13,7 @@ import type { Body, LiveEvent, Parent } from "../run/RunEvent.ts"
 import * as RunExit from "../run/RunExit.ts"
 import * as RunState from "../run/RunState.ts"
 import { RunStore } from "../store/RunStore.ts"
+import * as Inbox from "./Inbox.ts"
 import type { Job } from "./Job.ts"
 import * as Journal from "./Journal.ts"
 import * as Loop from "./Loop.ts"
@@ -131,9 +132,7 @@ export const resume = Effect.fnUntraced(function* (
   })
   if (limits !== undefined) journal.stage({ type: "limits_changed", limits })
   if (answer !== undefined) journal.stage(answer)
-  yield* Loop.takeIn(job, journal, commands)
-  // The claim to drive on: a driver that has lost the run finds out here, before it does anything.
-  yield* journal.commit()
+  yield* Inbox.takeIn(job, journal, commands)
   yield* drive(job, journal, state.parent)
   return RunState.snapshot(journal.state())
 })

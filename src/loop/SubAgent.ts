@@ -11,7 +11,7 @@ import type { RunState } from "../run/RunState.ts"
 import { RunBusy, RunNotFound, RunStoreError } from "../store/RunStore.ts"
 import { CurrentCall } from "../tool/CurrentCall.ts"
 import * as ToolFailure from "../tool/ToolFailure.ts"
-import { ChildEnded, ChildLink, ChildStuck, ChildSuspended } from "./ChildRun.ts"
+import { ChildEnded, ChildLink, ChildRefused, ChildStuck, ChildSuspended } from "./ChildRun.ts"
 import { AgentMismatch, type Definition, UnpricedModel } from "./Definition.ts"
 import * as Runs from "./Runs.ts"
 import * as Words from "./Words.ts"
@@ -55,12 +55,25 @@ const found = ({ messages }: RunState): string => {
 }
 
 const isStuck = (error: unknown): error is ChildStuck["error"] =>
-  error instanceof RunBusy ||
-  error instanceof RunStoreError ||
+  error instanceof RunBusy || error instanceof RunStoreError
+
+const isRefused = (error: unknown): error is ChildRefused["error"] =>
   error instanceof RunNotFound ||
   error instanceof UnpricedModel ||
   error instanceof AgentMismatch ||
   error instanceof InvalidLimits
+
+const raised = (error: unknown): unknown =>
+  isStuck(error) ? new ChildStuck(error) : isRefused(error) ? new ChildRefused(error) : error
+
+/**
+ * Why a child ended, without its insides: what failed in it is in its own journal. What a tool has failed with for good
+ * was worded for a model.
+ */
+const reasonOf = (exit: RunExit.RunExit): string =>
+  exit._tag === "RunFailed" && exit.reason !== "tool_permanent"
+    ? Words.childFailure[exit.reason]
+    : (exit.run.detail ?? exit._tag)
 
 /**
  * Runs an agent for the tool call that is being executed, or takes its run up again if this call has started it before.
@@ -87,17 +100,15 @@ export const call = (
       parent
     }).pipe(
       Effect.catchIf(RunExit.isRunExit, (exit) => Effect.succeed(exit)),
-      Effect.catch((error) =>
-        Effect.die(link !== undefined && isStuck(error) ? new ChildStuck(error) : error)
-      )
+      Effect.catch((error) => Effect.die(link === undefined ? error : raised(error)))
     )
     link?.charge(ending.run.costUsd)
     if (ending._tag === "Completed") return ending.output
-    const words = Words.childEnded(definition.name, ending.message, found(ending.run))
+    const words = Words.childEnded(definition.name, reasonOf(ending), found(ending.run))
     if (link === undefined) return yield* ToolFailure.recoverable(words)
     return yield* Effect.die(
       suspends(ending._tag)
         ? new ChildSuspended(suspensionOf(ending.run, ending._tag))
-        : new ChildEnded(words)
+        : new ChildEnded(words, ending.message)
     )
   })

@@ -156,6 +156,12 @@ const mayRetry = (call: PendingCall, outcome: ToolOutcome.Outcome): boolean =>
   outcome.failure.kind === "transient" &&
   (call.effect !== "write" || outcome.failure.notExecuted === true)
 
+const mayBegin = (journal: Journal, call: PendingCall, afterMs: number): boolean => {
+  const { limits, toolCalls } = journal.state()
+  const used = { toolCalls, timeMs: journal.elapsedMs() + afterMs }
+  return Result.isSuccess(Limits.claim(limits, used, call.purpose))
+}
+
 /** What is written down about an attempt after which there is another: the call waits, and may be started again. */
 const triedAgain = ({ callId, tool }: PendingCall, body: Body, ms: number): Body => ({
   type: "tool_result",
@@ -196,13 +202,14 @@ export const execute = Effect.fnUntraced(function* (
         const { body, ending } = ToolOutcome.judge(job, journal, call, outcome, { childCostUsd, ms })
         if (tries < attempts && mayRetry(call, outcome)) {
           const waitMs = Math.round(200 * 2 ** (tries - 1) * (0.8 + 0.4 * (yield* Random.next)))
-          const { limits, toolCalls } = journal.state()
-          const used = { toolCalls, timeMs: journal.elapsedMs() + waitMs }
-          if (Result.isSuccess(Limits.claim(limits, used, call.purpose))) {
+          if (mayBegin(journal, call, waitMs)) {
             yield* journal.commit(triedAgain(call, body, ms))
             yield* Effect.sleep(waitMs)
-            yield* journal.commit(startOf(claimed, call.attempts + tries + 1))
-            continue
+            // Asked again, for others may have used up what there was; from here to the claim nothing can come between.
+            if (mayBegin(journal, call, 0)) {
+              yield* journal.commit(startOf(claimed, call.attempts + tries + 1))
+              continue
+            }
           }
         }
         if (body.type === "tool_result") Spans.toolEnded(span, body, recordContent)
@@ -217,15 +224,16 @@ export const execute = Effect.fnUntraced(function* (
 /** What is written down about a running call that a Stop has cut off. */
 export const cutOff = (journal: Journal, desk: Desk.Desk, call: PendingCall): Body => {
   const { callId, tool } = call
-  const lost = call.effect === "write"
+  const ms = Math.round(journal.nowMs() - (desk.startedMs.get(callId) ?? journal.nowMs()))
   const childCostUsd = desk.childCostUsd.get(callId)
+  const lost = call.effect === "write"
   const result: Omit<Of<"tool_result">, "v" | "runId" | "seq" | "at" | "elapsedMs"> = {
     type: "tool_result",
     callId,
     tool,
     content: lost ? Words.outcomeUnknown(tool) : Words.cancelled(tool),
     ok: false,
-    ms: Math.round(journal.nowMs() - (desk.startedMs.get(callId) ?? journal.nowMs())),
+    ms,
     disposition: lost ? "unknown" : "cancelled"
   }
   return childCostUsd === undefined ? result : { ...result, childCostUsd }

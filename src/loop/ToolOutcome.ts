@@ -11,7 +11,7 @@ import type { Body, Suspension } from "../run/RunEvent.ts"
 import type { PendingCall } from "../run/RunState.ts"
 import * as RunState from "../run/RunState.ts"
 import { recoverable, ToolFailure } from "../tool/ToolFailure.ts"
-import { ChildEnded, ChildStuck, ChildSuspended } from "./ChildRun.ts"
+import { ChildEnded, ChildRefused, ChildStuck, ChildSuspended } from "./ChildRun.ts"
 import * as Digest from "./Digest.ts"
 import type { Job } from "./Job.ts"
 import type { Journal } from "./Journal.ts"
@@ -34,7 +34,8 @@ export type Outcome =
   | { readonly _tag: "WrongArguments"; readonly content: string }
   | { readonly _tag: "Unknown"; readonly detail: string }
   | { readonly _tag: "Suspended"; readonly suspension: Suspension }
-  | { readonly _tag: "ChildEnded"; readonly content: string }
+  | { readonly _tag: "ChildEnded"; readonly content: string; readonly detail: string }
+  | { readonly _tag: "ChildRefused"; readonly problem: string }
   | { readonly _tag: "ChildStuck"; readonly error: ChildStuck["error"] }
 
 /** An output as the model sees it: a string as it stands, anything else as JSON; `undefined` if JSON cannot carry it. */
@@ -107,7 +108,9 @@ export const ofCause = (tool: Tool.Any, call: PendingCall, cause: Cause.Cause<un
     if (!Cause.isDieReason(reason)) continue
     const { defect } = reason
     if (defect instanceof ChildSuspended) return { _tag: "Suspended", suspension: defect.suspension }
-    if (defect instanceof ChildEnded) return { _tag: "ChildEnded", content: defect.words }
+    if (defect instanceof ChildEnded)
+      return { _tag: "ChildEnded", content: defect.words, detail: defect.detail }
+    if (defect instanceof ChildRefused) return { _tag: "ChildRefused", problem: defect.error.message }
     if (defect instanceof ChildStuck) return { _tag: "ChildStuck", error: defect.error }
   }
   const failure = Cause.findErrorOption(cause)
@@ -196,7 +199,14 @@ export const judge = (
     case "WrongArguments":
       return { body: result(outcome.content, false, { wrongArguments: true }) }
     case "ChildEnded":
-      return { body: result(outcome.content, false) }
+      return { body: result(outcome.content, false, { detail: outcome.detail }) }
+    case "ChildRefused": {
+      const detail = `${tool} cannot be run: ${outcome.problem}`
+      return {
+        body: result(Words.failed, false, { detail }),
+        ending: { status: "failed", reason: "tool_fatal", detail }
+      }
+    }
     case "Broken":
       return {
         body: result(outcome.content, false, { detail: outcome.detail }),

@@ -91,18 +91,19 @@ const throughHandler =
           onSuccess: (encodedResult) => preliminary({ encodedResult })
         })
     }
+    const encoded = (result: unknown) =>
+      Effect.match(encode(result), {
+        onFailure: ({ message }): Ran => ({ _tag: "Unencodable", problem: message }),
+        onSuccess: (encodedResult): Ran => ({ _tag: "Output", output: outputOf(tool, result, encodedResult) })
+      })
     return Effect.matchEffect(decode(args), {
       onFailure: ({ message }) => Effect.succeed<Ran>({ _tag: "WrongArguments", problem: message }),
       onSuccess: (params) =>
-        Effect.suspend(() => handler.handler(params, context)).pipe(
-          // The caller's services win over those that were there when the handlers were made.
-          Effect.updateContext((here: Context.Context<never>) => Context.merge(handler.context, here)),
-          inOwnFiber,
-          Effect.flatMap((result) =>
-            Effect.match(encode(result), {
-              onFailure: ({ message }): Ran => ({ _tag: "Unencodable", problem: message }),
-              onSuccess: (encoded): Ran => ({ _tag: "Output", output: outputOf(tool, result, encoded) })
-            })
+        inOwnFiber(
+          Effect.suspend(() => handler.handler(params, context)).pipe(
+            // The caller's services win over those that were there when the handlers were made.
+            Effect.updateContext((here: Context.Context<never>) => Context.merge(handler.context, here)),
+            Effect.flatMap(encoded)
           )
         )
     })

@@ -102,7 +102,8 @@ export const mirror = (): Mirror => {
   return {
     of: (messages) => {
       for (const message of messages.slice(mapped.length)) mapped.push(toPrompt(message))
-      return Prompt.fromMessages(mapped)
+      // A copy of the pointers: what a model was given must not grow under it.
+      return Prompt.fromMessages(mapped.slice())
     }
   }
 }
@@ -127,15 +128,25 @@ export interface Reply {
 
 type AnyPart = Response.AnyPart
 
-const usageOf = ({ inputTokens, outputTokens }: Response.Usage): Usage | undefined =>
-  inputTokens.total === undefined || outputTokens.total === undefined
-    ? undefined
-    : {
-        promptTokens: inputTokens.total,
-        completionTokens: outputTokens.total,
-        ...(inputTokens.cacheRead ? { cachedTokens: inputTokens.cacheRead } : undefined),
-        ...(inputTokens.cacheWrite ? { cacheWriteTokens: inputTokens.cacheWrite } : undefined)
+/** A count that can be: what a provider reports beside it is as good as not reported. */
+const isCount = (tokens: number | undefined): tokens is number =>
+  tokens !== undefined && Number.isSafeInteger(tokens) && tokens >= 0
+
+/** A usage as it was reported; `undefined` if it is not whole. */
+export const usageOf = (
+  promptTokens: number | undefined,
+  completionTokens: number | undefined,
+  cachedTokens?: number,
+  cacheWriteTokens?: number
+): Usage | undefined =>
+  isCount(promptTokens) && isCount(completionTokens)
+    ? {
+        promptTokens,
+        completionTokens,
+        ...(isCount(cachedTokens) && cachedTokens > 0 ? { cachedTokens } : undefined),
+        ...(isCount(cacheWriteTokens) && cacheWriteTokens > 0 ? { cacheWriteTokens } : undefined)
       }
+    : undefined
 
 const metadataOf = (metadata: ProviderOptions) =>
   Object.keys(metadata).length === 0 ? {} : { options: metadata }
@@ -220,7 +231,13 @@ export const readReply = (parts: ReadonlyArray<AnyPart>): Reply => {
       }
       case "finish": {
         reply.finish = part.reason
-        reply.usage = usageOf(part.usage)
+        const { inputTokens, outputTokens } = part.usage
+        reply.usage = usageOf(
+          inputTokens.total,
+          outputTokens.total,
+          inputTokens.cacheRead,
+          inputTokens.cacheWrite
+        )
         break
       }
       default:

@@ -19,18 +19,22 @@ export const submitTool = "submit_result"
 /** The name of the tool with which a model asks a person. */
 export const inputTool = "request_input"
 
-/** A call that is answered without being run. */
+/** A call that is answered without being run, or without being run again. */
 export const refusal = (call: PendingCall, why: Refusal): string => {
-  switch (why._tag) {
-    case "Rejected":
-      return call.rejection === undefined || call.rejection.trim() === ""
-        ? "Declined: a person was asked about this call and declined it. It did not run."
-        : `Declined: a person was asked about this call and declined it: ${call.rejection}. It did not run.`
-    case "HandoffOnly":
-      return `Not run: there is no ${resource[why.exhausted.resource]} left for ${call.tool}. What is left is kept for the handoff.`
-    case "NoBudget":
-      return `Not run: there are no ${resource[why.exhausted.resource]} left. Answer with what you have found.`
+  if (why._tag === "Rejected") {
+    const reason = call.rejection?.trim() ?? ""
+    return reason === ""
+      ? "Declined: a person was asked about this call and declined it. It did not run."
+      : `Declined: a person was asked about this call and declined it: ${reason}. It did not run.`
   }
+  const not =
+    call.attempts > 0 && call.effect !== "read"
+      ? `Not run again: it was cut off before. ${mayHaveHappened} What this task may use`
+      : "Not run: what this task may use"
+  const short = `${not} of ${resource[why.exhausted.resource]} is used up`
+  return why._tag === "HandoffOnly"
+    ? `${short}, except for what is kept for the handoff.`
+    : `${short}. Answer with what you have found.`
 }
 
 /** What the model is told when only the reserve is left. */
@@ -117,11 +121,21 @@ export const notAsked = "Not asked."
 /** A submission that was taken. */
 export const submitted = "Result taken."
 
-const times = (count: number): string => (count === 3 ? "third" : `${count}th`)
+const times = (count: number): string => {
+  const last = count % 100 > 10 && count % 100 < 14 ? 0 : count % 10
+  return `${count}${["th", "st", "nd", "rd"][last] ?? "th"}`
+}
 
 /** What is added to a result that came before. */
 export const repeated = (count: number): string =>
   `\n\nNote: this is the ${times(count)} time that this call brought this result. It will not change. Do something else, or answer.`
+
+/** Why a sub-agent failed, in words that tell nothing of its insides. */
+export const childFailure = {
+  provider_refused: "the model's provider turned it away",
+  tool_fatal: "one of its tools failed",
+  defect: "it broke down"
+} as const
 
 /** A sub-agent that ended without an answer. */
 export const childEnded = (name: string, why: string, found: string): string =>

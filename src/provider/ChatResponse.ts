@@ -86,6 +86,8 @@ interface Step {
 class Reader {
   events = 0
   done = false
+  /** The last event was not JSON: at the end of a stream it is one that was cut off. */
+  private damaged = false
   private readonly origin: ProviderError.Origin
   private readonly assembler: Completion.Assembler
   private pending: Array<Sse.Event> = []
@@ -124,6 +126,7 @@ class Reader {
   end(now: number): Step {
     // Some endpoints leave out the blank line after the last event.
     const last = this.done ? { parts: [], error: undefined } : this.read("\n\n", now)
+    if (last.error !== undefined && !this.damaged) return last
     if (this.events === 0) {
       return {
         parts: [],
@@ -149,6 +152,7 @@ class Reader {
     const where = `after ${this.events} events with`
     const shown = () => ProviderError.excerpt(this.origin, event.data)
     if (Result.isFailure(json)) {
+      this.damaged = true
       return Result.fail(ProviderError.notAReply(this.origin, `${where} a damaged event: ${shown()}`))
     }
     if (event.event === "error" || hasError(json.success))

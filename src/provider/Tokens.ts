@@ -116,6 +116,12 @@ const make = (encode: (text: string) => number): Tokenizer => {
 let loaded: Tokenizer | undefined
 let loading: Promise<Tokenizer> | undefined
 
+/** A load that failed may be tried again. */
+const forget = (error: unknown): never => {
+  loading = undefined
+  throw error
+}
+
 const load = async (): Promise<Tokenizer> => {
   const [{ Tiktoken }, { default: ranks }] = await Promise.all([
     import("js-tiktoken/lite"),
@@ -128,7 +134,7 @@ const load = async (): Promise<Tokenizer> => {
 
 /** The tokenizer of this process; the first use loads it. */
 export const tokenizer: Effect.Effect<Tokenizer> = Effect.suspend(() =>
-  loaded === undefined ? Effect.promise(() => (loading ??= load())) : Effect.succeed(loaded)
+  loaded === undefined ? Effect.promise(() => (loading ??= load().catch(forget))) : Effect.succeed(loaded)
 )
 
 /** Whether the tokenizer has been loaded in this process. */

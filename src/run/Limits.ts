@@ -118,7 +118,7 @@ export const fromInput = (input: LimitsInput = {}): Result.Result<Limits, Invali
     const reserve = yield* amountsOf(input.reserve, "reserve.")
     for (const name of ["turns", "usd", "tokens", "toolCalls", "timeMs"] as const) {
       const kept = reserve[name]
-      if (kept === undefined) continue
+      if (kept === undefined || kept === 0) continue
       const limit = limits[name]
       if (limit === undefined || kept > limit) {
         const problem = `reserve.${name} is ${kept}, more than the limit of ${limit ?? "none at all"}`
@@ -131,14 +131,23 @@ export const fromInput = (input: LimitsInput = {}): Result.Result<Limits, Invali
 const named = (input: AmountsInput): AmountsInput =>
   Object.fromEntries(Object.entries(input).filter(([, value]) => value !== undefined))
 
-/** `over` on top of `under`: each limit that `over` names replaces the one below it. */
-export const override = (under: LimitsInput, over: LimitsInput): LimitsInput => ({
-  ...under,
-  ...named(over),
-  ...(under.reserve !== undefined || over.reserve !== undefined
-    ? { reserve: { ...under.reserve, ...named(over.reserve ?? {}) } }
-    : undefined)
-})
+/**
+ * `over` on top of `under`: each limit that `over` names replaces the one below it. With a limit that is lifted goes its
+ * reserve.
+ */
+export const override = (under: LimitsInput, over: LimitsInput): LimitsInput => {
+  const lifted = Object.entries(over).flatMap(([name, value]) =>
+    value === Number.POSITIVE_INFINITY ? [[name, 0]] : []
+  )
+  const reserves = [under.reserve, over.reserve].some((reserve) => reserve !== undefined)
+  return {
+    ...under,
+    ...named(over),
+    ...(reserves
+      ? { reserve: { ...under.reserve, ...Object.fromEntries(lifted), ...named(over.reserve ?? {}) } }
+      : undefined)
+  }
+}
 
 /** Stored limits in the form in which a user writes them. */
 export const toInput = (limits: Limits): LimitsInput => {

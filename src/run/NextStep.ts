@@ -105,6 +105,10 @@ const claimed = (
   const granted: Array<PendingCall> = []
   const answers: Array<{ call: PendingCall; refusal: Refusal }> = []
   for (const call of calls) {
+    if (State.continues(call)) {
+      granted.push(call)
+      continue
+    }
     const claim = Limits.claim(
       state.limits,
       { timeMs: used.timeMs, toolCalls: used.toolCalls + granted.length },
@@ -189,7 +193,11 @@ export const nextStep = (state: RunState, rules: Rules, elapsedMs: number): Step
   const { exhausted } = state
   if (state.phase === "handoff" && exhausted !== undefined) {
     const refused = pending.filter(
-      (call) => call.kind === "tool" && call.status === "waiting" && call.purpose === "investigate"
+      (call) =>
+        call.kind === "tool" &&
+        call.status === "waiting" &&
+        call.purpose === "investigate" &&
+        !State.continues(call)
     )
     if (refused.length > 0) {
       return {

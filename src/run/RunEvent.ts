@@ -65,7 +65,7 @@ export type Disposition = typeof Disposition.Type
 /**
  * What the driver worked out about a call of a turn. Its arguments are in the turn's message. `kind` tells the
  * harness's own tools from the agent's (`tool`, if absent); `approval` is `ask` while the tool has to be asked whether a
- * person must be (`none`, if absent); an absent `purpose` is `investigate`.
+ * person must be (`none`, if absent); an absent `purpose` is `investigate`; `agent` is a call that is a run of its own.
  */
 export const PlannedCall = Schema.Struct({
   callId: Schema.String,
@@ -74,17 +74,22 @@ export const PlannedCall = Schema.Struct({
   purpose: Schema.optionalKey(Purpose),
   effect: CallEffect,
   approval: Schema.optionalKey(Schema.Literals(["none", "ask", "required"])),
-  reconcile: Schema.optionalKey(Schema.Literal(true))
+  reconcile: Schema.optionalKey(Schema.Literal(true)),
+  agent: Schema.optionalKey(Schema.Literal(true))
 })
 export type PlannedCall = typeof PlannedCall.Type
 
-/** A call that waits for a person's decision. It names its own run, which may be a child's. */
+/**
+ * A call that waits for a person's decision. It names its own run, which may be a child's. `problem` says why an earlier
+ * decision could not be used.
+ */
 export const ApprovalRequest = Schema.Struct({
   runId: Schema.String,
   callId: Schema.String,
   tool: Schema.String,
   args: Schema.Json,
-  argsDigest: Schema.String
+  argsDigest: Schema.String,
+  problem: Schema.optionalKey(Schema.String)
 })
 export type ApprovalRequest = typeof ApprovalRequest.Type
 
@@ -190,7 +195,9 @@ const ApprovalRequired = event("approval_required", {
   callId: Schema.String,
   tool: Schema.String,
   args: Schema.Json,
-  argsDigest: Schema.String
+  argsDigest: Schema.String,
+  problem: Schema.optionalKey(Schema.String),
+  command: Schema.optionalKey(Schema.Natural)
 })
 
 const ApprovalResolved = event("approval_resolved", {

@@ -163,7 +163,8 @@ const asRequest = (state: State.RunState) => (call: State.PendingCall) => ({
   callId: call.callId,
   tool: call.tool,
   args: call.args,
-  argsDigest: call.argsDigest
+  argsDigest: call.argsDigest,
+  ...(call.problem === undefined ? undefined : { problem: call.problem })
 })
 
 /** All calls that wait for a decision, those of suspended children included. */

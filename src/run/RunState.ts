@@ -28,6 +28,7 @@ export const PendingCall = Schema.Struct({
   args: Schema.Json,
   edited: Schema.optionalKey(Schema.Literal(true)),
   rejection: Schema.optionalKey(Schema.String),
+  problem: Schema.optionalKey(Schema.String),
   status: Schema.Literals(["waiting", "running", "suspended", "unknown"]),
   attempts: Schema.Natural,
   suspension: Schema.optionalKey(Suspension),
@@ -157,6 +158,9 @@ export const undecided = (state: RunState): ReadonlyArray<PendingCall> =>
 /** The calls that were started and of which nobody can tell whether they happened. */
 export const unknownOutcomes = (state: RunState): ReadonlyArray<PendingCall> =>
   state.pending.filter((call) => call.status === "unknown")
+
+/** Whether starting a call takes up what it has started before: a child run, which is no new call. */
+export const continues = (call: PendingCall): boolean => call.agent === true && call.attempts > 0
 
 /** A copy that later events do not touch. */
 export const snapshot = (draft: RunState): RunState => ({
@@ -369,7 +373,8 @@ export const apply = (draft: Draft, event: RunEvent): void => {
       return
     }
     case "tool_start": {
-      draft.toolCalls++
+      const call = draft.pending.find((pending) => pending.callId === event.callId)
+      if (call === undefined || !continues(call)) draft.toolCalls++
       replace(draft, event.callId, (call) => ({
         ...call,
         status: "running",
@@ -401,9 +406,12 @@ export const apply = (draft: Draft, event: RunEvent): void => {
       return
     }
     case "approval_required": {
+      const { problem } = event
+      draft.inbox = Math.max(draft.inbox, event.command ?? 0)
       replace(draft, event.callId, (call) => ({
         ...call,
-        approval: "required"
+        approval: "required",
+        ...(problem === undefined ? undefined : { problem })
       }))
       return
     }

@@ -64,7 +64,8 @@ export const unknown: Outcome = { _tag: "Unknown" }
 
 /**
  * Looks up what became of a call that was started and never answered, usually by its idempotency key. Without one, or
- * if it fails, a person has to resolve the call.
+ * if it fails, a person has to resolve the call. A Stop leaves such calls too, even where the handler protects its write
+ * with `Effect.uninterruptible`: the write happens, but an interrupted fiber has no result to tell.
  */
 export const Reconcile = Context.Reference<((call: Call) => Effect.Effect<Outcome, unknown>) | undefined>(
   "checkrein/ToolPolicy/Reconcile",

@@ -1,0 +1,78 @@
+/**
+ * Whether calls need a person: asked once, for all calls of a turn, before any of them starts.
+ */
+import type * as Prompt from "effect/ai/Prompt"
+import type * as Tool from "effect/ai/Tool"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import * as Limits from "../run/Limits.ts"
+import type { PendingCall } from "../run/RunState.ts"
+import { ambient } from "./Ambient.ts"
+import type { Job } from "./Job.ts"
+import type { Journal } from "./Journal.ts"
+import type { Conversation } from "./ModelCall.ts"
+import * as Plan from "./Plan.ts"
+
+/** What the tool says of the need for a person. A question that fails, or is not answered in time, means yes. */
+const needsPerson = (
+  journal: Journal,
+  { name, needsApproval }: Tool.Any,
+  toolCallId: string,
+  args: unknown,
+  messages: ReadonlyArray<Prompt.Message>
+): Effect.Effect<boolean> => {
+  if (typeof needsApproval !== "function") return Effect.succeed(needsApproval !== false)
+  return Effect.suspend(() => {
+    const asked = needsApproval(args, { toolCallId, messages })
+    return Effect.isEffect(asked) ? ambient(asked) : Effect.succeed(asked)
+  }).pipe(
+    Effect.timeoutOrElse({
+      duration: Limits.timeLeftMs(journal.state().limits, journal.elapsedMs(), "handoff"),
+      orElse: () => Effect.succeed(true)
+    }),
+    Effect.catchCause((cause) =>
+      Effect.as(Effect.logWarning(`needsApproval of ${name} failed, so a person is asked`, cause), true)
+    )
+  )
+}
+
+/**
+ * Asks each tool whether the call needs a person, before any of them starts. Whatever goes wrong with the question
+ * means yes; arguments that do not fit need nobody, for they cannot run.
+ */
+export const check = Effect.fnUntraced(function* (
+  job: Job,
+  journal: Journal,
+  conversation: Conversation,
+  calls: ReadonlyArray<PendingCall>
+) {
+  yield* journal.commit()
+  const messages = conversation.mirror.of(journal.state().messages).content
+  for (const { args, argsDigest, callId, tool: name } of calls) {
+    const tool = Plan.toolOf(job, name)
+    const decoded = tool === undefined ? Option.none() : yield* Plan.decodeArgs(tool, args)
+    if (tool === undefined || Option.isNone(decoded)) {
+      const reason = "the arguments do not fit the tool, so it will not run"
+      journal.stage({
+        type: "approval_resolved",
+        callId,
+        decision: "not_required",
+        argsDigest,
+        reason
+      })
+      continue
+    }
+    const answer = yield* needsPerson(journal, tool, callId, decoded.value, messages)
+    journal.stage(
+      answer === false
+        ? {
+            type: "approval_resolved",
+            callId,
+            decision: "not_required",
+            argsDigest
+          }
+        : { type: "approval_required", callId, tool: name, args, argsDigest }
+    )
+  }
+  yield* journal.commit()
+})

@@ -1,0 +1,130 @@
+/**
+ * What people and other processes say to a run, taken in by its driver alone.
+ */
+import * as Cause from "effect/Cause"
+import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import * as Stream from "effect/Stream"
+import type { Numbered } from "../run/Command.ts"
+import type { Ending } from "../run/NextStep.ts"
+import type { PendingCall } from "../run/RunState.ts"
+import { RunStore } from "../store/RunStore.ts"
+import * as Digest from "./Digest.ts"
+import type { Job } from "./Job.ts"
+import type { Journal } from "./Journal.ts"
+import * as Plan from "./Plan.ts"
+
+/**
+ * Why a run is cancelled: annotate an interruption of the run's fiber with it, and it becomes the detail of the ending.
+ *
+ * @example
+ * ```ts
+ * import { Context, Fiber } from "effect"
+ * import { Agent } from "checkrein"
+ *
+ * declare const fiber: Fiber.Fiber<unknown, unknown>
+ *
+ * const stop = Fiber.interruptAs(fiber, undefined, Context.make(Agent.CancelReason, "user pressed Stop"))
+ * ```
+ */
+export const CancelReason = Context.Reference<string | undefined>("checkrein/CancelReason", {
+  defaultValue: () => undefined
+})
+
+/** The reason that an interruption carries, if it does. */
+export const cancelReasonOf = (cause: Cause.Cause<unknown>): string | undefined =>
+  Context.get(Cause.annotations(cause), CancelReason)
+
+/**
+ * Turns commands from outside into events. A decision counts for a call that waits for one and still has the arguments
+ * that were decided about; any other is left where it is. Edited arguments that do not fit the tool are answered with the
+ * problem, and the call still waits. Says whether anything was settled.
+ */
+export const takeIn = Effect.fnUntraced(function* (
+  job: Job,
+  journal: Journal,
+  commands: ReadonlyArray<Numbered>
+) {
+  let changed = false
+  for (const { command, id } of commands) {
+    if (command.type === "cancel") continue
+    const call = journal.state().pending.find((pending) => pending.callId === command.callId)
+    if (call === undefined) continue
+    const by = command.by === undefined ? undefined : { by: command.by }
+    const { callId } = call
+    if (command.type === "answer" && call.kind === "input") {
+      journal.stage({
+        type: "input_given",
+        callId,
+        answer: command.answer,
+        command: id,
+        ...by
+      })
+    } else if (command.type === "resolve" && call.status === "unknown") {
+      const { content, outcome } = command
+      journal.stage({
+        type: "outcome_resolved",
+        callId,
+        tool: call.tool,
+        outcome,
+        content,
+        command: id,
+        ...by
+      })
+    } else if (command.type === "decide" && call.approval === "required" && call.status === "waiting") {
+      if (command.argsDigest !== undefined && command.argsDigest !== call.argsDigest) continue
+      const { args, decision, reason } = command
+      if (args !== undefined && !(yield* fits(job, call, args))) {
+        const problem = `the arguments given with the approval do not fit ${call.tool}: ${Digest.canonical(args)}`
+        const { argsDigest, tool } = call
+        journal.stage({
+          type: "approval_required",
+          callId,
+          tool,
+          args: call.args,
+          argsDigest,
+          problem,
+          command: id
+        })
+        continue
+      }
+      const argsDigest = args === undefined ? call.argsDigest : Digest.ofArgs(args)
+      journal.stage({
+        type: "approval_resolved",
+        callId,
+        decision,
+        argsDigest,
+        command: id,
+        ...(args === undefined ? undefined : { args }),
+        ...(reason === undefined ? undefined : { reason }),
+        ...by
+      })
+    } else continue
+    changed = true
+  }
+  return changed
+})
+
+const fits = (job: Job, call: PendingCall, args: PendingCall["args"]): Effect.Effect<boolean> => {
+  const tool = Plan.toolOf(job, call.tool)
+  return tool === undefined ? Effect.succeed(false) : Effect.map(Plan.decodeArgs(tool, args), Option.isSome)
+}
+
+/** Whether somebody has said meanwhile what the run is about to stop for. */
+export const somethingArrived = Effect.fnUntraced(function* (job: Job, journal: Journal, { reason }: Ending) {
+  if (reason !== "approval" && reason !== "input" && reason !== "unknown_outcome") return false
+  const store = yield* RunStore
+  yield* journal.commit()
+  return yield* takeIn(job, journal, yield* store.inbox(journal.runId, journal.state().inbox))
+})
+
+/** Waits for a cancel command, and then interrupts with its reason. */
+export const cancelled = Effect.fnUntraced(function* (journal: Journal) {
+  const store = yield* RunStore
+  const inbox = store.watchInbox(journal.runId, journal.state().inbox)
+  const command = yield* Stream.runHead(Stream.filter(inbox, ({ command }) => command.type === "cancel"))
+  if (Option.isNone(command) || command.value.command.type !== "cancel") return yield* Effect.never
+  const annotation = Context.make(CancelReason, command.value.command.reason)
+  return yield* Effect.failCause(Cause.annotate(Cause.interrupt(), annotation))
+})
