@@ -111,12 +111,6 @@ const restored = (runId: string) =>
 /**
  * The agent by which a stored run of the demo is resumed, with its scripted model, its tools and its prices;
  * `undefined` if the run is not one of the demo's. Its world is put back to where the journal left it.
- *
- * @example
- * ```ts
- * const agent = Scenario.agentFor("demo-plan-3f9a1c02")
- * const program = agent === undefined ? Effect.void : Agent.resume(agent, "demo-plan-3f9a1c02")
- * ```
  */
 export const agentFor = (
   runId: string

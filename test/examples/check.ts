@@ -2,13 +2,18 @@
  * Type-checks every example of the README and of the docstrings against the package as a user imports it.
  */
 import { spawnSync } from "node:child_process"
-import { mkdirSync, rmSync, writeFileSync } from "node:fs"
+import { cpSync, globSync, mkdirSync, rmSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { docstrings, readme, root } from "./snippets.ts"
 
 const folder = join(root, "node_modules", ".cache", "checkrein-examples")
 rmSync(folder, { recursive: true, force: true })
 mkdirSync(folder, { recursive: true })
+
+// A block of the README may import another one, which stands in a file here.
+for (const file of globSync("*.ts", { cwd: import.meta.dirname })) {
+  if (!file.endsWith(".test.ts")) cpSync(join(import.meta.dirname, file), join(folder, file))
+}
 
 const places = new Map<string, string>()
 for (const { code, file, line } of [...readme(), ...docstrings()]) {
