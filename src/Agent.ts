@@ -486,7 +486,7 @@ export interface AsTool<Name extends string, P extends Schema.Top, S extends Sch
  * waits for a person, for the provider or for an unknown outcome suspends the parent; a child that runs out of turns or
  * budget, or fails, comes back in words, with what it had found.
  *
- * `success` is the schema of the agent's answer, text by default; `input` turns the parameters (`{ task }` by default)
+ * `success` is the schema of the agent's answer, by default that of its `output`, or text; `input` turns the parameters (`{ task }` by default)
  * into the child's task. Calls run one after the other; annotate the tool with `Tool.Readonly` to have several run at
  * the same time.
  *
@@ -507,7 +507,7 @@ export const asTool = <
   R,
   const Name extends string,
   P extends Schema.Top = typeof Task,
-  S extends Schema.Top = typeof Schema.String
+  S extends Schema.Top = Schema.Codec<A, unknown>
 >(
   agent: Agent<A, E, R>,
   options: {

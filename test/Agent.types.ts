@@ -264,6 +264,9 @@ export const custom = Agent.asTool(typedOutput, {
 })
 ok<Eq<Tool.Parameters<(typeof custom)["tool"]>, { readonly pattern: string; readonly most: number }>>()
 ok<Eq<Tool.Success<(typeof custom)["tool"]>, { readonly file: string; readonly at: Date }>>()
+export const byOutput = Agent.asTool(typedOutput, { name: "find", description: "d" })
+ok<Eq<Tool.Success<(typeof byOutput)["tool"]>, { readonly file: string; readonly at: Date }>>()
+ok<Eq<Tool.Success<(typeof sub)["tool"]>, string>>()
 export const providedChild = Agent.asTool(withTools.pipe(Agent.provide(ModelLive)), {
   name: "ask",
   description: "d"
