@@ -7,9 +7,9 @@ import * as Cause from "effect/Cause"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import type { Ending } from "../run/NextStep.ts"
+import * as Repetition from "../run/Repetition.ts"
 import type { Body, Suspension } from "../run/RunEvent.ts"
 import type { PendingCall } from "../run/RunState.ts"
-import * as RunState from "../run/RunState.ts"
 import { recoverable, ToolFailure } from "../tool/ToolFailure.ts"
 import { ChildEnded, ChildRefused, ChildStuck, ChildSuspended } from "./ChildRun.ts"
 import * as Digest from "./Digest.ts"
@@ -170,7 +170,9 @@ export const judge = (
   ): Body => {
     const digest = Digest.ofText(raw)
     const count =
-      repetition === undefined ? 0 : RunState.repeats(journal.state(), call, digest, more.wrongArguments)
+      repetition === undefined
+        ? 0
+        : Repetition.repeats(journal.state().repetition, call, digest, more.wrongArguments)
     const again = repetition !== undefined && count >= repetition.nameAt ? Words.repeated(count) : ""
     const before = call.edited === true ? `${Words.edited(JSON.stringify(call.args))}\n` : ""
     return {

@@ -9,6 +9,7 @@ import * as SchemaTransformation from "effect/SchemaTransformation"
 import { Exhausted, Limits, Purpose, type Used } from "./Limits.ts"
 import { callsOf, Message, textOf } from "./Message.ts"
 import * as Money from "./Money.ts"
+import * as Repetition from "./Repetition.ts"
 import { Estimate, Parent, PlannedCall, Reason, type RunEvent, RunStatus, Suspension } from "./RunEvent.ts"
 
 /**
@@ -36,14 +37,6 @@ export const PendingCall = Schema.Struct({
   childCostUsd: Schema.optionalKey(Schema.Finite)
 })
 export type PendingCall = typeof PendingCall.Type
-
-/** How often the same call has brought the same result since the last new evidence. */
-export const Repetition = Schema.Struct({
-  epoch: Schema.Natural,
-  seen: Schema.Record(Schema.String, Schema.Struct({ epoch: Schema.Natural, count: Schema.Natural })),
-  worst: Schema.optionalKey(Schema.Struct({ tool: Schema.String, count: Schema.Natural }))
-})
-export type Repetition = typeof Repetition.Type
 
 const Fields = Schema.Struct({
   runId: Schema.String,
@@ -73,7 +66,7 @@ const Fields = Schema.Struct({
   result: Schema.optionalKey(Schema.Json),
   summary: Schema.optionalKey(Schema.String),
   refusedInTurn: Schema.optionalKey(Schema.Natural),
-  repetition: Repetition,
+  repetition: Repetition.Repetition,
   inbox: Schema.Natural
 })
 
@@ -128,7 +121,7 @@ const empty = (runId: string): Draft => ({
   pending: [],
   held: [],
   answered: false,
-  repetition: { epoch: 0, seen: {} },
+  repetition: Repetition.none(),
   inbox: 0
 })
 
@@ -250,48 +243,6 @@ const settleLostClaim = (draft: Draft): void => {
 const letGo = (call: PendingCall): PendingCall =>
   call.status === "running" ? { ...call, status: call.effect === "write" ? "unknown" : "waiting" } : call
 
-const repetitionKey = (call: PendingCall, digest: string, wrongArguments: boolean | undefined): string =>
-  wrongArguments === true ? `${call.tool} !` : `${call.tool} ${call.argsDigest} ${digest}`
-
-const countAfter = ({ epoch, seen }: Repetition, key: string): number => {
-  const before = seen[key]
-  return before === undefined || before.epoch !== epoch ? 1 : before.count + 1
-}
-
-/**
- * How often this call will have brought this result since the last new evidence, this time included. 0 for a call that
- * does not count: what only observes work that goes on may say the same thing many times.
- */
-export const repeats = (
-  state: RunState,
-  call: PendingCall,
-  digest: string,
-  wrongArguments?: boolean
-): number =>
-  call.purpose === "handoff" ? 0 : countAfter(state.repetition, repetitionKey(call, digest, wrongArguments))
-
-const observe = (
-  draft: Draft,
-  call: PendingCall,
-  event: Extract<RunEvent, { type: "tool_result" }>
-): void => {
-  if ((event.disposition !== "executed" && event.wrongArguments !== true) || call.purpose === "handoff")
-    return
-  const key = repetitionKey(call, event.digest ?? "", event.wrongArguments)
-  const { epoch, seen, worst } = draft.repetition
-  const fresh = seen[key] === undefined && event.wrongArguments !== true
-  const now = fresh ? epoch + 1 : epoch
-  const count = countAfter({ epoch: now, seen }, key)
-  const counted: Record<string, { epoch: number; count: number }> = seen
-  counted[key] = { epoch: now, count }
-  const still = fresh ? undefined : worst
-  draft.repetition = {
-    epoch: now,
-    seen: counted,
-    ...(still === undefined || count > still.count ? { worst: { tool: call.tool, count } } : { worst: still })
-  }
-}
-
 /** Steps a draft by one event, in place. */
 export const apply = (draft: Draft, event: RunEvent): void => {
   draft.seq = event.seq + 1
@@ -321,7 +272,7 @@ export const apply = (draft: Draft, event: RunEvent): void => {
         const free = without(letGo(call), "reconciled")
         return free.status === "suspended" ? { ...without(free, "suspension"), status: "waiting" } : free
       })
-      draft.repetition = { epoch: 0, seen: {} }
+      draft.repetition = Repetition.none()
       draft.inbox = Math.max(draft.inbox, event.inbox)
       say(draft, event.messages)
       return
@@ -399,7 +350,7 @@ export const apply = (draft: Draft, event: RunEvent): void => {
         }))
         return
       }
-      observe(draft, call, event)
+      draft.repetition = Repetition.observe(draft.repetition, call, event)
       if (call.kind === "submit" && event.ok) draft.result = call.args
       if (event.short === "tool_calls") draft.refusedInTurn = call.turn
       settle(draft, event.callId, event.tool, event.ok, event.content)

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "@effect/vitest"
 import { nextStep, type Rules } from "../../src/run/NextStep.ts"
+import { repeats } from "../../src/run/Repetition.ts"
 import type { Body, Of } from "../../src/run/RunEvent.ts"
-import { repeats } from "../../src/run/RunState.ts"
 import { call, ran, result, resumed, started, stateOf, type ToolSpec, tools, turn } from "./events.ts"
 
 const rules: Rules = { repetition: { nameAt: 3, stopAt: 5 }, stopWhen: [] }
@@ -117,10 +117,10 @@ describe("repetition", () => {
       ...turn(7, [call(tools.read, "c7", { path: "a" }), call(tools.observe, "c8", { path: "a" })])
     ])
     const [read, observe] = state.pending
-    expect(repeats(state, read!, "some text")).toBe(3)
-    expect(repeats(state, read!, "something new")).toBe(1)
-    expect(repeats(state, read!, "anything", true)).toBe(1)
-    expect(repeats(state, observe!, "some text")).toBe(0)
+    expect(repeats(state.repetition, read!, "some text")).toBe(3)
+    expect(repeats(state.repetition, read!, "something new")).toBe(1)
+    expect(repeats(state.repetition, read!, "anything", true)).toBe(1)
+    expect(repeats(state.repetition, observe!, "some text")).toBe(0)
     expect(outcome(turns([...same(3), { path: "b" }, ...same(3)])).worst).toBe(3)
   })
 
