@@ -48,7 +48,8 @@ const searchOf = decoded(
         lines: Schema.Natural,
         first: Schema.String
       })
-    )
+    ),
+    note: Schema.optionalKey(Schema.String)
   })
 )
 
@@ -83,10 +84,16 @@ const third = (transcript: Scripted.Transcript): Scripted.Reply => {
   const search = searchOf(lastToolResult)
   if (search._tag === "None") return Scripted.text(`I could not search the files: ${lastToolResult}`)
   const [most, ...others] = search.value.found
-  if (most === undefined)
-    return Scripted.text(`None of the ${search.value.searched} text files mentions "${wordOf(task)}".`)
+  const { note } = search.value
+  if (most === undefined) {
+    return Scripted.text(
+      `None of the ${search.value.searched} text files mentions "${wordOf(task)}".${note === undefined ? "" : ` ${note}`}`
+    )
+  }
   const also = others.length === 0 ? "" : `; so do ${others.map(({ path }) => path).join(", ")}`
-  return Scripted.text(`${most.path} mentions "${wordOf(task)}": ${most.first}${also}`)
+  return Scripted.text(
+    `${most.path} mentions "${wordOf(task)}": ${most.first}${also}${note === undefined ? "" : `. ${note}`}`
+  )
 }
 
 /** The script: lists the files, then searches them for the word that the task is about, or deletes the one it names. */

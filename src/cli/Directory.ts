@@ -19,7 +19,10 @@ export const mostListed = 500
 /** The most files, and bytes of each, that one search goes through. */
 export const mostSearched = { files: 20_000, bytes: 64 * 1024 * 1024 } as const
 
-/** What is left out of listings and searches: machinery that is large and not about the directory's own matter. */
+/** The most files that the answer to one search names. */
+const mostFound = 50
+
+/** What can be neither listed, searched, read nor deleted: machinery that is large and not about the directory's own matter. */
 export const leftOut: ReadonlySet<string> = new Set([".git", ".checkrein", "node_modules"])
 
 /** A file, by its path from the directory, always with `/`. */
@@ -145,6 +148,11 @@ export const open = (
       if (paths.isAbsolute(path))
         return refused(`${path} is an absolute path. Give a path as list_files shows it.`)
       const absolute = paths.resolve(home, path)
+      const hidden = nameOf(absolute)
+        .split("/")
+        .find((segment) => leftOut.has(segment))
+      if (hidden !== undefined)
+        return refused(`${hidden} is left out here, and what is in it cannot be used.`)
       return isInside(absolute)
         ? Effect.succeed(absolute)
         : refused(
@@ -152,13 +160,28 @@ export const open = (
           )
     }
 
+    const leadsOut = (path: string): Answer<never> =>
+      refused(`${path} is a symbolic link that leads out of the directory, which is not allowed.`)
+
+    /** Whether the nearest folder that exists on the way to a path is inside: what is missing outside is nobody's business. */
+    const staysInside = (absolute: string): Effect.Effect<boolean> =>
+      Effect.matchEffect(files.realPath(absolute), {
+        onFailure: (error) =>
+          isMissing(error) && absolute !== home
+            ? staysInside(paths.dirname(absolute))
+            : Effect.succeed(false),
+        onSuccess: (real) => Effect.succeed(isInside(real))
+      })
+
     /** The same with symbolic links followed, which must not lead out either. */
     const followed = (path: string, absolute: string): Answer<string> =>
-      Effect.flatMap(Effect.mapError(files.realPath(absolute), worded(path, "found")), (real) =>
-        isInside(real)
-          ? Effect.succeed(real)
-          : refused(`${path} is a symbolic link that leads out of the directory, which is not allowed.`)
-      )
+      Effect.matchEffect(files.realPath(absolute), {
+        onFailure: (error) =>
+          Effect.flatMap(staysInside(paths.dirname(absolute)), (inside) =>
+            inside ? Effect.fail(worded(path, "found")(error)) : leadsOut(path)
+          ),
+        onSuccess: (real) => (isInside(real) ? Effect.succeed(real) : leadsOut(path))
+      })
 
     const entries = Effect.fnUntraced(function* (folder: string, most: number) {
       const found: Array<Entry> = []
@@ -255,7 +278,7 @@ export const open = (
       )
 
     const search: Directory["search"] = Effect.fnUntraced(function* (text, progress) {
-      const { complete, found: all } = yield* entries(home, mostSearched.files)
+      const { complete, found: all, unreadable } = yield* entries(home, mostSearched.files)
       const found: Array<Found> = []
       const needle = text.toLowerCase()
       const step = Math.max(1, Math.ceil(all.length / 6))
@@ -267,16 +290,21 @@ export const open = (
         if ((index + 1) % step === 0 || index + 1 === all.length) yield* progress(index + 1, all.length)
       }
       found.sort((a, b) => b.lines - a.lines)
-      const note = complete
-        ? undefined
-        : {
-            note: `Only the first ${mostSearched.files} files were searched.`
-          }
+      const large = all.filter(({ bytes }) => bytes > mostSearched.bytes).map(({ path }) => path)
+      const notes: Array<string> = []
+      if (!complete) notes.push(`Only the first ${mostSearched.files} files were searched.`)
+      if (unreadable > 0) notes.push(`${unreadable} folders could not be read.`)
+      if (large.length > 0) {
+        notes.push(
+          `Only the first ${mostSearched.bytes / 1024 / 1024} MiB were searched of ${large.join(", ")}.`
+        )
+      }
+      if (found.length > mostFound) notes.push(`${found.length - mostFound} more files mention it.`)
       return {
         searched: all.length - skipped,
         skipped,
-        found: found.slice(0, 50),
-        ...note
+        found: found.slice(0, mostFound),
+        ...(notes.length > 0 ? { note: notes.join(" ") } : undefined)
       }
     })
 
@@ -285,6 +313,7 @@ export const open = (
       const absolute = yield* located(path)
       if (absolute === home) return yield* refused("the directory itself cannot be deleted.")
       const folder = paths.dirname(absolute)
+      if (!(yield* staysInside(folder))) return yield* leadsOut(path)
       const missing = yield* Effect.match(files.lstat(absolute), {
         onFailure: isMissing,
         onSuccess: () => false

@@ -16,6 +16,10 @@ const { version }: { readonly version: string } = JSON.parse(
   readFileSync(new URL("../../package.json", import.meta.url), "utf8")
 )
 
+// Until the command has said how it ended it has failed, also if nothing keeps this process alive.
+process.exitCode = Output.exitCodes.error
+const alive = setInterval(() => {}, 2 ** 30)
+
 const args = process.argv.slice(2)
 const fiber = Effect.runFork(Effect.provide(Checkrein.run(args, version), NodeServices.layer))
 
@@ -40,6 +44,7 @@ process.on("SIGINT", onSignal("Ctrl-C", Output.exitCodes.interrupted))
 process.on("SIGTERM", onSignal("SIGTERM", Output.exitCodes.terminated))
 
 fiber.addObserver((exit) => {
+  clearInterval(alive)
   const code = signalled?.code ?? (Exit.isSuccess(exit) ? exit.value : Output.exitCodes.error)
   // An agent's module may have left something running; what was printed has to be out, though.
   process.stdout.write("", () => process.exit(code))

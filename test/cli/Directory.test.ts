@@ -1,5 +1,5 @@
 import { execFileSync } from "node:child_process"
-import { existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs"
+import { existsSync, mkdirSync, readFileSync, symlinkSync, truncateSync, writeFileSync } from "node:fs"
 import * as NodeServices from "@effect/platform-node/NodeServices"
 import { describe, expect, it } from "@effect/vitest"
 import { Effect } from "effect"
@@ -63,6 +63,25 @@ describe("what leads out of the directory", () => {
     )
   }
 
+  it.effect("is not told apart: what exists outside and what does not get the same answer", () =>
+    Effect.gen(function* () {
+      const answers = yield* Effect.forEach(["up/secret.txt", "up/nothing", "up/nothing/at/all"], (way) =>
+        Effect.all([said((directory) => directory.read(way, 0)), said((directory) => directory.remove(way))])
+      )
+      for (const answer of answers.flat()) expect(answer).toContain("symbolic link that leads out")
+    })
+  )
+
+  it.effect("what is left out of listings can be neither read nor deleted by name", () =>
+    Effect.gen(function* () {
+      for (const way of [".git/config", "archive/../.git/config", ".git"]) {
+        expect(yield* said((directory) => directory.read(way, 0))).toContain("is left out here")
+        expect(yield* said((directory) => directory.remove(way))).toContain("is left out here")
+      }
+      expect(existsSync(at(".git/config"))).toBe(true)
+    })
+  )
+
   it.effect("is not deleted either", () =>
     Effect.gen(function* () {
       expect(yield* said((directory) => directory.remove("../secret.txt"))).toContain("leads out")
@@ -88,6 +107,21 @@ describe("what leads out of the directory", () => {
       ])
       const search = yield* inDirectory((directory) => directory.search("swordfish", () => Effect.void))
       expect(search).toEqual({ searched: 5, skipped: 1, found: [] })
+    })
+  )
+})
+
+describe("a search that was not whole", () => {
+  it.effect("says of which files it has seen only a part", () =>
+    Effect.gen(function* () {
+      mkdirSync(path("large"))
+      writeFileSync(path("large", "app.log"), "begin\n")
+      truncateSync(path("large", "app.log"), Directory.mostSearched.bytes + 1)
+      const { note } = yield* inDirectory(
+        (directory) => directory.search("zebra", () => Effect.void),
+        path("large")
+      )
+      expect(note).toContain("Only the first 64 MiB were searched of app.log")
     })
   )
 })

@@ -69,6 +69,13 @@ describe("Ctrl-C", () => {
     expect([resumed.code, resumed.stdout]).toEqual([0, "It went.\n"])
   })
 
+  it("reaches a run that nothing else keeps alive, which is not taken for one that is done", async () => {
+    const never = new Running(["run", "--agent", agentModule("never"), "--store", "memory", "Wait."])
+    await never.prints(/▶ never/)
+    never.signal("SIGINT")
+    expect((await never.ended).code).toBe(130)
+  })
+
   it("is told as one JSON object too", async () => {
     const { runId, running } = await waiting("Wait.", "--json")
     running.signal("SIGTERM")
