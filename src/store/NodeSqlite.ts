@@ -218,12 +218,19 @@ export const make = (
   })
 
 /**
+ * A `SqlClient` on a SQLite file, for your own tables beside those of the runs. Its directory is made if it is missing;
+ * `":memory:"` is a database of its own.
+ *
+ * Fails with `SqlError`, in words, when the file cannot be opened, is no database, or cannot be written.
  *
  * @example
  * ```ts
  * import * as Layer from "effect/Layer"
+ * import { SqlRunStore } from "checkrein/store"
  * import * as NodeSqlite from "checkrein/sqlite"
  *
+ * const Database = NodeSqlite.layer({ filename: "app.db" })
+ * const Runs = SqlRunStore.layer.pipe(Layer.provideMerge(Database))
  * ```
  */
 export const layer = (options: Options): Layer.Layer<SqlClient.SqlClient, SqlError.SqlError> =>
