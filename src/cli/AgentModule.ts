@@ -13,7 +13,7 @@ import * as Layer from "effect/Layer"
 import * as Path from "effect/Path"
 import * as Agent from "../Agent.ts"
 import type { RunStore } from "../store/RunStore.ts"
-import { CommandFailed } from "./Output.ts"
+import { CommandFailed, sentenceOf } from "./Output.ts"
 
 /** What the command line provides an agent with. */
 export type Provided = LanguageModel.LanguageModel | RunStore | NodeServices
@@ -21,11 +21,8 @@ export type Provided = LanguageModel.LanguageModel | RunStore | NodeServices
 /** An agent that the command line can run. */
 export type Runnable = Agent.Agent<unknown, unknown, Provided>
 
-const agentType = Symbol.for("checkrein/Agent")
-
 // What it needs is not known here: a service that nobody provides is named by the defect that its lack is.
-const isAgent = (u: unknown): u is Runnable =>
-  typeof u === "object" && u !== null && agentType in u && "name" in u && typeof u.name === "string"
+const isRunnable = (u: unknown): u is Runnable => Agent.isAgent(u)
 
 const isLayer = (u: unknown): u is Layer.Layer<never, unknown, Provided> => Layer.isLayer(u)
 
@@ -33,7 +30,7 @@ const property = (from: unknown, name: string): unknown =>
   typeof from === "object" && from !== null ? Reflect.get(from, name) : undefined
 
 const says = (error: unknown): string =>
-  error instanceof Error ? `${error.name}: ${error.message}` : String(error)
+  error instanceof Error ? `${error.name}: ${error.message}` : sentenceOf(error)
 
 const exportsOf = (exported: object): string => {
   const names = Object.keys(exported)
@@ -56,19 +53,13 @@ export const load = (
       catch: (error) => failed(`cannot be loaded: ${says(error)}`)
     })
     const standard = property(exported, "default")
-    const agent = [property(exported, "agent"), property(standard, "agent"), standard].find(isAgent)
+    const agent = [property(exported, "agent"), property(standard, "agent"), standard].find(isRunnable)
     if (agent === undefined) {
-      const wanted = "it has to export `agent`, made with Agent.make"
+      // Another copy of the library keeps its agents to itself, so they are none for this one.
+      const wanted = "it has to export `agent`, made with Agent.make of the checkrein whose command this is"
       return yield* failed(`exports no agent: ${wanted}, and exports ${exportsOf(exported)}`)
     }
     const layer = property(exported, "layer") ?? property(standard, "layer")
     if (layer !== undefined && !isLayer(layer)) return yield* failed("exports a `layer` that is not a Layer")
-    return yield* Effect.try({
-      try: () => Agent.provide(layer ?? Layer.empty)(agent),
-      // An agent's definition is known to the copy of the library that made it.
-      catch: () =>
-        failed(
-          "made its agent with another copy of checkrein: run the `checkrein` command that is installed beside it"
-        )
-    })
+    return layer === undefined ? agent : Agent.provide(layer)(agent)
   })

@@ -2,6 +2,7 @@
  * The model of `checkrein run` where no endpoint is named: a script that knows how to find a word in the files of a
  * directory. It makes the command work out of the box, without a key; it does not understand anything.
  */
+import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import * as Scripted from "../provider/Scripted.ts"
 
@@ -34,11 +35,11 @@ const decoded = <S extends Schema.Codec<unknown, unknown>>(schema: S) => {
   return (text: string) => decode(text)
 }
 
-const listingOf = decoded(
-  Schema.Struct({
-    files: Schema.Array(Schema.Struct({ path: Schema.String }))
-  })
-)
+const Listing = Schema.Struct({
+  files: Schema.Array(Schema.Struct({ path: Schema.String })),
+  note: Schema.optionalKey(Schema.String)
+})
+const listingOf = decoded(Listing)
 const searchOf = decoded(
   Schema.Struct({
     searched: Schema.Natural,
@@ -53,16 +54,17 @@ const searchOf = decoded(
   })
 )
 
-const filesOf = (transcript: Scripted.Transcript): ReadonlyArray<string> => {
-  const listing = listingOf(transcript.toolResults[0] ?? "")
-  return listing._tag === "Some" ? listing.value.files.map(({ path }) => path) : []
-}
+/** What is missing from an answer, behind it. */
+const noted = (answer: string, note: string | undefined): string =>
+  note === undefined ? answer : `${answer} ${note}`
 
 const asksToDelete = (task: string): boolean => /\b(delete|remove)\b/i.test(task)
 
 const second = (transcript: Scripted.Transcript): Scripted.Reply => {
   const { task } = transcript
-  const files = filesOf(transcript)
+  const listing = listingOf(transcript.toolResults[0] ?? "")
+  const { files: listed, note } = Option.getOrElse(listing, (): typeof Listing.Type => ({ files: [] }))
+  const files = listed.map(({ path }) => path)
   if (asksToDelete(task)) {
     const named = files.find((path) => task.includes(path))
     return named === undefined
@@ -71,7 +73,7 @@ const second = (transcript: Scripted.Transcript): Scripted.Reply => {
   }
   const word = wordOf(task)
   return word === "" || /\bhow many files\b/i.test(task)
-    ? Scripted.text(files.length === 1 ? "There is 1 file." : `There are ${files.length} files.`)
+    ? Scripted.text(noted(files.length === 1 ? "There is 1 file." : `There are ${files.length} files.`, note))
     : Scripted.call("scan_archive", { text: word })
 }
 
@@ -87,7 +89,7 @@ const third = (transcript: Scripted.Transcript): Scripted.Reply => {
   const { note } = search.value
   if (most === undefined) {
     return Scripted.text(
-      `None of the ${search.value.searched} text files mentions "${wordOf(task)}".${note === undefined ? "" : ` ${note}`}`
+      noted(`None of the ${search.value.searched} text files mentions "${wordOf(task)}".`, note)
     )
   }
   const also = others.length === 0 ? "" : `; so do ${others.map(({ path }) => path).join(", ")}`

@@ -102,6 +102,9 @@ const kinds: { readonly [type in FileSystem.File.Type]: string } = {
   Unknown: "neither a file nor a directory"
 }
 
+// A disk that ignores case opens `.GIT` as `.git`.
+const isLeftOut = (name: string): boolean => leftOut.has(name.toLowerCase())
+
 const isText = (bytes: Uint8Array): boolean => !bytes.includes(0)
 
 /** The part of a page that holds whole lines; of a longer line, whole characters. */
@@ -113,6 +116,16 @@ const wholeLines = (bytes: Uint8Array): Uint8Array => {
   while (end > bytes.length - 4 && end > 0 && ((bytes[end - 1] ?? 0) & 0xc0) === 0x80) end--
   return end > 0 && ((bytes[end - 1] ?? 0) & 0xc0) === 0xc0 ? bytes.subarray(0, end - 1) : bytes
 }
+
+const unlooked = (count: number): string =>
+  `${count} ${count === 1 ? "entry" : "entries"} could not be looked into, for want of permission.`
+
+const mostNamed = 10
+
+const named = (names: ReadonlyArray<string>): string =>
+  names.length <= mostNamed
+    ? names.join(", ")
+    : `${names.slice(0, mostNamed).join(", ")} and ${names.length - mostNamed} more`
 
 /** Opens a directory. Fails if it is missing or is none. */
 export const open = (
@@ -142,19 +155,24 @@ export const open = (
     }
     const nameOf = (absolute: string): string => paths.relative(home, absolute).split(paths.sep).join("/")
 
+    const isShown = (absolute: string): boolean => !nameOf(absolute).split("/").some(isLeftOut)
+
+    /** A path inside, unless it is one of those that listings leave out: what is not shown is not to be had by name. */
+    const shown = (absolute: string): Answer<string> => {
+      const hidden = nameOf(absolute).split("/").find(isLeftOut)
+      return hidden === undefined
+        ? Effect.succeed(absolute)
+        : refused(`${hidden} is left out here, and what is in it cannot be used.`)
+    }
+
     /** A path as a model writes it, as an absolute one that does not lead out by its letters alone. */
     const located = (path: string): Answer<string> => {
       if (path.includes("\0")) return refused("a path cannot contain a NUL character.")
       if (paths.isAbsolute(path))
         return refused(`${path} is an absolute path. Give a path as list_files shows it.`)
       const absolute = paths.resolve(home, path)
-      const hidden = nameOf(absolute)
-        .split("/")
-        .find((segment) => leftOut.has(segment))
-      if (hidden !== undefined)
-        return refused(`${hidden} is left out here, and what is in it cannot be used.`)
       return isInside(absolute)
-        ? Effect.succeed(absolute)
+        ? shown(absolute)
         : refused(
             `${path} leads out of the directory, which is not allowed. Call list_files to see what is in it.`
           )
@@ -166,10 +184,7 @@ export const open = (
     /** Whether the nearest folder that exists on the way to a path is inside: what is missing outside is nobody's business. */
     const staysInside = (absolute: string): Effect.Effect<boolean> =>
       Effect.matchEffect(files.realPath(absolute), {
-        onFailure: (error) =>
-          isMissing(error) && absolute !== home
-            ? staysInside(paths.dirname(absolute))
-            : Effect.succeed(false),
+        onFailure: () => (absolute === home ? Effect.succeed(true) : staysInside(paths.dirname(absolute))),
         onSuccess: (real) => Effect.succeed(isInside(real))
       })
 
@@ -180,7 +195,7 @@ export const open = (
           Effect.flatMap(staysInside(paths.dirname(absolute)), (inside) =>
             inside ? Effect.fail(worded(path, "found")(error)) : leadsOut(path)
           ),
-        onSuccess: (real) => (isInside(real) ? Effect.succeed(real) : leadsOut(path))
+        onSuccess: (real) => (isInside(real) ? shown(real) : leadsOut(path))
       })
 
     const entries = Effect.fnUntraced(function* (folder: string, most: number) {
@@ -194,16 +209,18 @@ export const open = (
         const sorted = [...(inside ?? [])].sort((a, b) => (a.name < b.name ? -1 : 1))
         const folders: Array<string> = []
         for (const { name, type } of sorted) {
-          if (leftOut.has(name)) continue
+          if (isLeftOut(name)) continue
           const absolute = paths.join(next, name)
           if (type === "Directory") folders.push(absolute)
           // Links to folders are not followed: they may lead round in circles.
           if (type !== "File" && type !== "SymbolicLink") continue
           const real =
             type === "File" ? absolute : yield* Effect.orElseSucceed(files.realPath(absolute), () => "/")
-          const info = isInside(real)
-            ? yield* Effect.orElseSucceed(files.stat(real), () => undefined)
-            : undefined
+          const info =
+            isInside(real) && isShown(real)
+              ? yield* Effect.orElseSucceed(files.stat(real), () => undefined)
+              : undefined
+          if (info === undefined && type === "File") unreadable++
           if (info?.type !== "File") continue
           if (found.length === most) return { found, unreadable, complete: false }
           found.push({ path: nameOf(absolute), bytes: Number(info.size) })
@@ -224,7 +241,7 @@ export const open = (
       const { complete, found, unreadable } = yield* entries(yield* folderAt(folder), mostListed)
       const notes: Array<string> = []
       if (!complete) notes.push(`Only the first ${mostListed} files are listed. Name a folder to see more.`)
-      if (unreadable > 0) notes.push(`${unreadable} folders could not be read.`)
+      if (unreadable > 0) notes.push(unlooked(unreadable))
       const listing: Listing = {
         files: found,
         ...(notes.length > 0 ? { note: notes.join(" ") } : undefined)
@@ -261,9 +278,14 @@ export const open = (
       return `${text}${text.endsWith("\n") ? "" : "\n"}[${more}]`
     })
 
-    const searchOne = (absolute: string, needle: string): Effect.Effect<Omit<Found, "path"> | undefined> =>
+    const searchOne = (
+      absolute: string,
+      needle: string
+    ): Effect.Effect<Omit<Found, "path"> | "not text" | "unreadable"> =>
       files.stream(absolute, { bytesToRead: mostSearched.bytes }).pipe(
-        Stream.mapEffect((bytes) => (isText(bytes) ? Effect.succeed(bytes) : Effect.fail("not text"))),
+        Stream.mapEffect((bytes) =>
+          isText(bytes) ? Effect.succeed(bytes) : Effect.fail("not text" as const)
+        ),
         Stream.decodeText,
         Stream.splitLines,
         Stream.filter((line) => line.toLowerCase().includes(needle)),
@@ -274,7 +296,7 @@ export const open = (
             first: found.lines === 0 ? line.slice(0, 200) : found.first
           })
         ),
-        Effect.orElseSucceed(() => undefined)
+        Effect.catch((why) => Effect.succeed(why === "not text" ? why : ("unreadable" as const)))
       )
 
     const search: Directory["search"] = Effect.fnUntraced(function* (text, progress) {
@@ -283,9 +305,11 @@ export const open = (
       const needle = text.toLowerCase()
       const step = Math.max(1, Math.ceil(all.length / 6))
       let skipped = 0
+      const unread: Array<string> = []
       for (const [index, { path }] of all.entries()) {
         const one = yield* searchOne(paths.join(home, path), needle)
-        if (one === undefined) skipped++
+        if (one === "unreadable") unread.push(path)
+        if (typeof one === "string") skipped++
         else if (one.lines > 0) found.push({ path, ...one })
         if ((index + 1) % step === 0 || index + 1 === all.length) yield* progress(index + 1, all.length)
       }
@@ -293,11 +317,10 @@ export const open = (
       const large = all.filter(({ bytes }) => bytes > mostSearched.bytes).map(({ path }) => path)
       const notes: Array<string> = []
       if (!complete) notes.push(`Only the first ${mostSearched.files} files were searched.`)
-      if (unreadable > 0) notes.push(`${unreadable} folders could not be read.`)
+      if (unreadable > 0) notes.push(unlooked(unreadable))
+      if (unread.length > 0) notes.push(`These could not be read: ${named(unread)}.`)
       if (large.length > 0) {
-        notes.push(
-          `Only the first ${mostSearched.bytes / 1024 / 1024} MiB were searched of ${large.join(", ")}.`
-        )
+        notes.push(`Only the first ${mostSearched.bytes / 1024 / 1024} MiB were searched of ${named(large)}.`)
       }
       if (found.length > mostFound) notes.push(`${found.length - mostFound} more files mention it.`)
       return {

@@ -31,23 +31,35 @@ export const standing = ({
 
 const { quoted } = Store
 
-const command = (where: Where, ...args: ReadonlyArray<string>): string =>
-  `${Output.self} runs ${args.map(quoted).join(" ")}${Store.repeated(where.store)}`
+/** A command about runs. An id that looks like a flag is none behind `--`, and then the flags come before it. */
+const command = (
+  where: Where,
+  verb: string,
+  ids: ReadonlyArray<string>,
+  ...flags: ReadonlyArray<string>
+): string => {
+  const said = (args: ReadonlyArray<string>) => args.map((arg) => ` ${quoted(arg)}`).join("")
+  const options = `${said(flags)}${Store.repeated(where.store)}`
+  return ids.some((id) => id.startsWith("-"))
+    ? `${Output.self} runs ${verb}${options} --${said(ids)}`
+    : `${Output.self} runs ${verb}${said(ids)}${options}`
+}
 
-const agentFlag = ({ agent }: Where): ReadonlyArray<string> => (agent === undefined ? [] : ["--agent", agent])
+const agentFlag = ({ agent }: Where): ReadonlyArray<string> =>
+  agent === undefined ? [] : Store.flagged("--agent", agent)
 
 /** The command that resumes a run. */
 export const resume = (where: Where, ...args: ReadonlyArray<string>): string =>
-  command(where, "resume", where.root, ...args, ...agentFlag(where))
+  command(where, "resume", [where.root], ...args, ...agentFlag(where))
 
 const decide = (where: Where, { callId, runId }: { readonly callId: string; readonly runId: string }) => {
-  const with_ = (verb: string) => command(where, verb, runId, callId, "--resume", ...agentFlag(where))
+  const with_ = (verb: string) => command(where, verb, [runId, callId], "--resume", ...agentFlag(where))
   return [with_("approve"), with_("reject")]
 }
 
 const resolve = (where: Where, { callId, runId }: { readonly callId: string; readonly runId: string }) => [
-  command(where, "resolve", runId, callId, "happened"),
-  command(where, "resolve", runId, callId, "did-not-happen")
+  command(where, "resolve", [runId, callId, "happened"]),
+  command(where, "resolve", [runId, callId, "did-not-happen"])
 ]
 
 const more = ({ exhausted }: RunState): ReadonlyArray<string> => {
@@ -118,12 +130,21 @@ export const answerOf = ({ result, summary }: RunState): string => {
   return typeof result === "string" ? result : JSON.stringify(result, null, 2)
 }
 
-const callJson = ({ args, callId, runId, tool }: RunExit.ApprovalRequired["calls"][number]) => ({
+type Call = RunExit.ApprovalRequired["calls"][number]
+
+const callJson = ({ args, callId, problem, runId, tool }: Call) => ({
   runId,
   callId,
   tool,
-  args
+  args,
+  ...(problem === undefined ? undefined : { problem })
 })
+
+/** Why an earlier decision about a call could not be used, as a line of its own; none if there was no such decision. */
+export const earlier = ({ problem }: Pick<Call, "problem">): ReadonlyArray<string> =>
+  problem === undefined
+    ? []
+    : [`    an earlier decision could not be used: ${Output.plain(Output.oneLine(problem))}`]
 
 /** A run for a program: where it stands, what it has used, and how it goes on. */
 export const toJson = (run: RunState, where: Where) => ({
@@ -153,10 +174,13 @@ const lastWords = (run: RunState): string => {
 /** What is said on stderr about a run that stopped short of an answer. */
 export const told = (run: RunState, where: Where): string => {
   const lines = [`checkrein: run ${Output.plain(run.runId)} stopped short: ${Output.plain(standing(run))}`]
-  for (const { args, callId, tool } of RunExit.approvalsOf(run))
+  for (const call of RunExit.approvalsOf(run)) {
+    const { args, callId, tool } = call
     lines.push(
-      `  ${Output.plain(tool)} ${Output.plain(JSON.stringify(args))} waits for a decision (call ${Output.plain(callId)})`
+      `  ${Output.plain(tool)} ${Output.plain(JSON.stringify(args))} waits for a decision (call ${Output.plain(callId)})`,
+      ...earlier(call)
     )
+  }
   for (const { args, callId, tool } of RunExit.unknownOf(run))
     lines.push(
       `  ${Output.plain(tool)} ${Output.plain(JSON.stringify(args))} may or may not have happened (call ${Output.plain(callId)})`

@@ -5,6 +5,7 @@
  * A command prints its own result with `result`, its remarks with `note`, and fails with an error whose message is a
  * sentence; `settle` says that sentence and finds the exit code.
  */
+import { inspect } from "node:util"
 import * as Cause from "effect/Cause"
 import * as Console from "effect/Console"
 import * as CliError from "effect/cli/CliError"
@@ -82,6 +83,9 @@ const unsafe = /[\p{Cc}\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]/gu
 /** What a model, a tool or a stored run says, fit for a terminal: one line, nothing that moves the cursor. */
 export const plain = (text: string): string => text.replace(unsafe, " ")
 
+/** The same for a text of several lines. */
+const lines = (text: string): string => text.split("\n").map(plain).join("\n")
+
 const isStoppedRun = (error: object): error is { readonly status: string; readonly message: string } =>
   "status" in error && "resumable" in error && "run" in error
 
@@ -93,8 +97,15 @@ const codeOf = (error: unknown): ExitCode => {
   return exitCodes.error
 }
 
-const sentenceOf = (error: unknown): string =>
-  oneLine(error instanceof Error && error.message !== "" ? error.message : String(error))
+const messageOf = (error: unknown): string => {
+  if (typeof error !== "object" || error === null) return String(error)
+  if ("message" in error && typeof error.message === "string" && error.message !== "") return error.message
+  // Anything can be thrown, and a plain object has no words of its own.
+  return error instanceof Error ? String(error) : inspect(error, { depth: 4, breakLength: Infinity })
+}
+
+/** What was thrown or failed with, be it an error or not, on one line. */
+export const sentenceOf = (error: unknown): string => oneLine(messageOf(error))
 
 const tagOf = (error: unknown): string =>
   typeof error === "object" && error !== null && "_tag" in error && typeof error._tag === "string"
@@ -103,7 +114,7 @@ const tagOf = (error: unknown): string =>
 
 /** Says what went wrong: a sentence on stderr, and with `json` an `error` object on stdout. */
 export const failed = (json: boolean, tag: string, message: string): Effect.Effect<void> =>
-  note(`checkrein: ${message}`).pipe(
+  note(`checkrein: ${plain(message)}`).pipe(
     Effect.andThen(json ? print(JSON.stringify({ error: { tag, message } })) : Effect.void)
   )
 
@@ -126,7 +137,7 @@ export const settle = <R>(
         if (Cause.hasInterruptsOnly(cause)) return Effect.succeed(exitCodes.stopped)
         const defect = Cause.squash(cause)
         return failed(json, tagOf(defect), `a bug: ${sentenceOf(defect)}`).pipe(
-          Effect.andThen(note(Cause.pretty(cause))),
+          Effect.andThen(note(lines(Cause.pretty(cause)))),
           Effect.as(exitCodes.error)
         )
       }
@@ -158,7 +169,7 @@ const textOf = (message: unknown): string =>
     ? message.map(textOf).join(" ")
     : message instanceof Error
       ? message.message
-      : String(message)
+      : messageOf(message)
 
 /** Warnings and errors of the library as plain lines on stderr: stdout belongs to the answer. */
 export const logs: Layer.Layer<never> = Logger.layer([
@@ -171,7 +182,7 @@ export const logs: Layer.Layer<never> = Logger.layer([
           : serious
             ? `\n${Cause.pretty(cause)}`
             : `: ${sentenceOf(Cause.squash(cause))}`
-      return `${logLevel.toLowerCase()}: ${oneLine(textOf(message))}${why}`
+      return lines(`${logLevel.toLowerCase()}: ${oneLine(textOf(message))}${why}`)
     })
   )
 ])

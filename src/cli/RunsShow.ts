@@ -138,7 +138,7 @@ const waiting = (state: RunState.RunState): ReadonlyArray<string> => {
     `  ${what} ${Output.plain(call.callId)}: ${Output.plain(call.tool)} ${Output.plain(JSON.stringify(call.args))}`
   const question = RunExit.questionOf(state)
   return [
-    ...RunExit.approvalsOf(state).map(line("call")),
+    ...RunExit.approvalsOf(state).flatMap((call) => [line("call")(call), ...Ending.earlier(call)]),
     ...RunExit.unknownOf(state).map(line("call of unknown outcome")),
     ...(question === undefined ? [] : [`  asks: ${Output.plain(question.text)}`])
   ]

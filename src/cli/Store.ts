@@ -6,7 +6,7 @@ import * as Effect from "effect/Effect"
 import * as FileSystem from "effect/FileSystem"
 import * as Layer from "effect/Layer"
 import type { RunStore, RunStoreError } from "../store/RunStore.ts"
-import { CommandFailed, UsageError } from "./Output.ts"
+import { CommandFailed, plain, UsageError } from "./Output.ts"
 
 /** The store in force when none is named: a SQLite file in the working directory. */
 export const defaultFile = ".checkrein/runs.db"
@@ -69,8 +69,22 @@ export const existing = (
   )
 
 /** `--store` as it is repeated in a command that a person is told to run: empty for the default. */
-export const repeated = (where: string): string => (where === defaultFile ? "" : ` --store ${quoted(where)}`)
+export const repeated = (where: string): string =>
+  where === defaultFile ? "" : ` ${flagged("--store", where).map(quoted).join(" ")}`
 
-/** An argument as a shell takes it. */
-export const quoted = (argument: string): string =>
-  /^[\w@%+=:,./-]+$/.test(argument) ? argument : `'${argument.replaceAll("'", "'\\''")}'`
+const escaped = (character: string): string => {
+  const code = character.charCodeAt(0)
+  return code < 0x80 ? `\\x${code.toString(16).padStart(2, "0")}` : `\\u${code.toString(16).padStart(4, "0")}`
+}
+
+/** An argument as a shell takes it; what could move the cursor is written as an escape. */
+export const quoted = (argument: string): string => {
+  if (/^[\w@%+=:,./-]+$/.test(argument)) return argument
+  if (plain(argument) === argument) return `'${argument.replaceAll("'", "'\\''")}'`
+  const inner = argument.replace(/['\\]/g, "\\$&")
+  return `$'${Array.from(inner, (character) => (plain(character) === character ? character : escaped(character))).join("")}'`
+}
+
+/** A flag with its value, also a value that looks like a flag. */
+export const flagged = (name: string, value: string): ReadonlyArray<string> =>
+  value.startsWith("-") ? [`${name}=${value}`] : [name, value]

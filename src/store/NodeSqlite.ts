@@ -22,7 +22,7 @@ import type * as SqlConnection from "effect/sql/SqlConnection"
 import * as SqlError from "effect/sql/SqlError"
 import * as Statement from "effect/sql/Statement"
 import { RunStore, type RunStoreError } from "./RunStore.ts"
-import { storeError } from "./SqlFailure.ts"
+import { openError } from "./SqlFailure.ts"
 import * as SqlRunStore from "./SqlRunStore.ts"
 
 /** How to open a database. */
@@ -64,8 +64,6 @@ const messageOf = (cause: unknown): string => (cause instanceof Error ? cause.me
 
 const whyNotOpened = (cause: unknown): string => {
   switch ((errcodeOf(cause) ?? 0) & 0xff) {
-    case 26:
-      return "it is not a SQLite database; name another file"
     case 14:
       return "it is a directory, or this process has no permission to open it and to write in its folder"
     case 8:
@@ -79,6 +77,14 @@ const whyNotOpened = (cause: unknown): string => {
       return messageOf(cause)
   }
 }
+
+const notADatabase = 26
+
+/** Why a database could not be opened, with its name. */
+const notOpened = (filename: string, cause: unknown): string =>
+  ((errcodeOf(cause) ?? 0) & 0xff) === notADatabase
+    ? `${filename} is not a SQLite database; name another file`
+    : `cannot open the database ${filename}: ${whyNotOpened(cause)}`
 
 const isFile = (filename: string) =>
   filename !== "" && filename !== ":memory:" && !filename.startsWith("file:")
@@ -193,8 +199,7 @@ export const make = (
     const patience = Duration.fromInputUnsafe(options.busyTimeout ?? "5 seconds")
     const opened = Effect.try({
       try: () => open(options),
-      catch: (cause) =>
-        sqlError(cause, "open", `cannot open the database ${options.filename}: ${whyNotOpened(cause)}`)
+      catch: (cause) => sqlError(cause, "open", notOpened(options.filename, cause))
     })
     const whenFree = Schedule.spaced(engineWait).pipe(Schedule.upTo({ duration: patience }))
     const db = yield* Effect.acquireRelease(
@@ -259,7 +264,7 @@ export const runStore = (
     RunStore,
     // Most appends have to survive the process only, and the lower level is the one that costs nothing to keep.
     make({ ...options, filename, synchronous: "normal" }).pipe(
-      Effect.mapError((error) => storeError("", error)),
+      Effect.mapError((error) => openError(error)),
       Effect.flatMap((sql) => Effect.provideService(SqlRunStore.make, SqlClient.SqlClient, sql))
     )
   ).pipe(Layer.provide(Reactivity.layer))

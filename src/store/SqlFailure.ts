@@ -67,6 +67,15 @@ export const storeError = (runId: string, error: unknown): RunStoreError => {
   })
 }
 
+/** The failure to open a database, whose message says already what to do. */
+export const openError = (error: SqlError.SqlError): RunStoreError =>
+  new RunStoreError({
+    runId: "",
+    kind: (kindOf(error) ?? "unavailable") satisfies Kind,
+    problem: error.message,
+    cause: error
+  })
+
 /** A call inside the caller's own transaction. */
 export const refuseTransaction = (runId: string): RunStoreError =>
   new RunStoreError({

@@ -1,5 +1,13 @@
 import { execFileSync } from "node:child_process"
-import { existsSync, mkdirSync, readFileSync, symlinkSync, truncateSync, writeFileSync } from "node:fs"
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  symlinkSync,
+  truncateSync,
+  writeFileSync
+} from "node:fs"
 import * as NodeServices from "@effect/platform-node/NodeServices"
 import { describe, expect, it } from "@effect/vitest"
 import { Effect } from "effect"
@@ -74,10 +82,17 @@ describe("what leads out of the directory", () => {
 
   it.effect("what is left out of listings can be neither read nor deleted by name", () =>
     Effect.gen(function* () {
-      for (const way of [".git/config", "archive/../.git/config", ".git"]) {
+      for (const way of [".git/config", "archive/../.git/config", ".git", ".GIT/config"]) {
         expect(yield* said((directory) => directory.read(way, 0))).toContain("is left out here")
         expect(yield* said((directory) => directory.remove(way))).toContain("is left out here")
       }
+      symlinkSync(at(".git"), path("logs", "archive", "history"))
+      expect(yield* said((directory) => directory.read("archive/history/config", 0))).toContain(
+        ".git is left out here"
+      )
+      expect(yield* said((directory) => directory.remove("archive/history/config"))).toContain(
+        ".git is left out here"
+      )
       expect(existsSync(at(".git/config"))).toBe(true)
     })
   )
@@ -112,6 +127,18 @@ describe("what leads out of the directory", () => {
 })
 
 describe("a search that was not whole", () => {
+  it.effect("says how many more files mention the text than it names", () =>
+    Effect.gen(function* () {
+      mkdirSync(path("often"))
+      for (let i = 0; i < 53; i++) writeFileSync(path("often", `${i}.log`), "zebra\n")
+      const { found, note } = yield* inDirectory(
+        (directory) => directory.search("zebra", () => Effect.void),
+        path("often")
+      )
+      expect([found.length, note]).toEqual([50, "3 more files mention it."])
+    })
+  )
+
   it.effect("says of which files it has seen only a part", () =>
     Effect.gen(function* () {
       mkdirSync(path("large"))
@@ -123,6 +150,39 @@ describe("a search that was not whole", () => {
       )
       expect(note).toContain("Only the first 64 MiB were searched of app.log")
     })
+  )
+})
+
+describe("what this process may not open", () => {
+  /** Permissions do not bind root: for a while this process is somebody else. */
+  const asNobody = Effect.acquireRelease(
+    Effect.sync(() => {
+      const uid = process.geteuid?.()
+      if (uid === 0) process.seteuid?.(65_534)
+      return uid
+    }),
+    (uid) => Effect.sync(() => (uid === 0 ? process.seteuid?.(uid) : undefined))
+  )
+
+  it.effect("is named by a search, and not taken for something that does not mention the text", () =>
+    Effect.gen(function* () {
+      mkdirSync(path("closed", "folder"), { recursive: true })
+      writeFileSync(path("closed", "app.log"), "zebra\n")
+      chmodSync(path(), 0o755)
+      chmodSync(path("closed", "app.log"), 0o000)
+      chmodSync(path("closed", "folder"), 0o000)
+      yield* asNobody
+      const search = yield* inDirectory(
+        (directory) => directory.search("zebra", () => Effect.void),
+        path("closed")
+      )
+      expect(search).toEqual({
+        searched: 0,
+        skipped: 1,
+        found: [],
+        note: "1 entry could not be looked into, for want of permission. These could not be read: app.log."
+      })
+    }).pipe(Effect.scoped)
   )
 })
 

@@ -76,6 +76,15 @@ describe("Ctrl-C", () => {
     expect((await never.ended).code).toBe(130)
   })
 
+  it("reaches a command whose agent module never ends loading", async () => {
+    const module = path("loading.mjs")
+    writeFileSync(module, 'console.error("loading"); await new Promise(() => {}); export const agent = 1')
+    const loading = new Running(["run", "--agent", module, "--store", "memory", "Wait."])
+    await loading.prints(/loading/)
+    loading.signal("SIGINT")
+    expect((await loading.ended).code).toBe(130)
+  })
+
   it("is told as one JSON object too", async () => {
     const { runId, running } = await waiting("Wait.", "--json")
     running.signal("SIGTERM")

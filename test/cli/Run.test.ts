@@ -152,20 +152,21 @@ describe("checkrein run --agent", () => {
         module("throws.mjs", "throw new RangeError('no such config')"),
         "cannot be loaded: RangeError: no such config"
       ],
+      [module("object.mjs", "throw { code: 7, why: 'no config' }"), "{ code: 7, why: 'no config' }"],
       [module("needs.mjs", "import 'a-package-that-is-missing'"), "a-package-that-is-missing"],
       [
         module("empty.mjs", "const a = 1"),
-        "exports no agent: it has to export `agent`, made with Agent.make, and exports nothing"
+        "exports no agent: it has to export `agent`, made with Agent.make of the checkrein whose command this is, and exports nothing"
       ],
       [module("other.mjs", "export const agent = { name: 'x' }; export const b = 1"), "and exports agent, b"],
       [
         module("foreign.mjs", "export default { [Symbol.for('checkrein/Agent')]: {}, name: 'x', pipe() {} }"),
-        "with another copy of checkrein"
+        "exports no agent: it has to export `agent`, made with Agent.make of the checkrein whose command this is"
       ],
       [
         module(
           "layerless.mjs",
-          "export const agent = { [Symbol.for('checkrein/Agent')]: {}, name: 'x' }; export const layer = 7"
+          `import { make } from ${JSON.stringify(new URL("../../src/Agent.ts", import.meta.url).href)}\nexport const agent = make('x'); export const layer = 7`
         ),
         "exports a `layer` that is not a Layer"
       ]
@@ -176,6 +177,22 @@ describe("checkrein run --agent", () => {
       expect(ended.stderr).toContain(problem)
       expect([file, ended.code, ended.stdout]).toEqual([file, 1, ""])
     }
+  })
+
+  it("says what a layer has failed with, also if that is a plain object", async () => {
+    const index = new URL("../../src/index.ts", import.meta.url).href
+    const file = module(
+      "layer-fails.mjs",
+      `import { Agent } from ${JSON.stringify(index)}
+import { Effect, Layer } from ${JSON.stringify(import.meta.resolve("effect"))}
+export const agent = Agent.make("x")
+export const layer = Layer.effectDiscard(Effect.fail({ code: 7, why: "no \\u001b[2J config" }))`
+    )
+    const ended = await cli("run", "--agent", file, "--store", "memory", "x")
+    expect(ended.stderr).not.toContain("[object Object]")
+    expect(ended.stderr).not.toContain("\u001b")
+    expect(ended.stderr).toContain("code: 7")
+    expect(ended.code).toBe(1)
   })
 
   it("tells an agent without a model where to get one", async () => {

@@ -1,6 +1,8 @@
 import { existsSync, mkdirSync, writeFileSync } from "node:fs"
 import { describe, expect, it } from "vitest"
+import * as Ending from "../../src/cli/Ending.ts"
 import { age, table } from "../../src/cli/RunsList.ts"
+import * as Store from "../../src/cli/Store.ts"
 import { agentModule, cli, parsed, withoutEndpoint, workshop } from "./support.ts"
 
 const { path } = workshop()
@@ -190,6 +192,38 @@ describe("approve, reject and resume", () => {
     expect(demo).toMatchObject({ status: "interrupted", reason: "approval" })
     const ended = await runs("approve", runId, "--resume")
     expect([ended.code, ended.stdout]).toEqual([0, "Deleted access.log to free space."])
+  })
+})
+
+describe("what a run is told with", () => {
+  it("why an earlier approval could not be used", async () => {
+    const { runs, start } = scene("unfit")
+    const { runId } = await start()
+    const why =
+      /^ {4}an earlier decision could not be used: the arguments .* do not fit delete_file: \{"path":7\}$/m
+    const ended = await runs("approve", runId, "--args", '{"path":7}', "--resume", "--json")
+    expect([ended.code, parsed(ended).approvals[0].problem]).toEqual([
+      3,
+      expect.stringContaining("do not fit delete_file")
+    ])
+    expect(ended.stderr).toMatch(why)
+    expect((await runs("show", runId)).stdout).toMatch(why)
+  })
+
+  it("ids that look like flags or hold control characters are commands that a shell takes and a terminal survives", () => {
+    expect(Ending.resume({ store: Store.defaultFile, agent: "-a.ts", root: "-r" }, "--force")).toBe(
+      "checkrein runs resume --force --agent=-a.ts -- -r"
+    )
+    expect(Ending.resume({ store: "-s.db", agent: undefined, root: "r\u001b[2J'\u009b" })).toBe(
+      "checkrein runs resume $'r\\x1b[2J\\'\\u009b' --store=-s.db"
+    )
+  })
+
+  it("a command takes an id behind --", async () => {
+    const { start, store } = scene("dashes")
+    await start("How many files?")
+    const ended = await cli("runs", "approve", ...store, "--", "-r", "\u001b[2J")
+    expect([ended.code, ended.stderr]).toEqual([1, "checkrein: there is no run -r in this store"])
   })
 })
 

@@ -39,10 +39,12 @@ describe("a file that cannot be used is refused when it is opened", () => {
       )
       const failure = yield* opening(filename)
       expect(failure._tag).toBe("SqlError")
-      expect(failure.message).toBe(
-        `cannot open the database ${filename}: it is not a SQLite database; name another file`
-      )
-      expect(yield* openingStore(filename)).toMatchObject({ _tag: "RunStoreError", kind: "corrupt" })
+      expect(failure.message).toBe(`${filename} is not a SQLite database; name another file`)
+      expect(yield* openingStore(filename)).toMatchObject({
+        _tag: "RunStoreError",
+        kind: "corrupt",
+        message: `the store failed: ${filename} is not a SQLite database; name another file`
+      })
       expect(statSync(filename).size).toBeGreaterThan(1000)
     })
   )
