@@ -39,7 +39,10 @@ type Amounts = Omit<Limits, "reserve">
 export interface AmountsInput {
   /** Model calls that came back. `Infinity` for no limit. */
   readonly turns?: number | undefined
-  /** Money, in USD. Spend may pass it by less than the cost of one turn for each concurrent model call. */
+  /**
+   * Money, in USD. Spend may pass it by less than the cost of one turn; with sub-agents, by what their own limits let
+   * them spend, for a child's cost is the parent's once it is told.
+   */
   readonly usd?: number | undefined
   /** Prompt and completion tokens together. May be passed by less than one turn. */
   readonly tokens?: number | undefined

@@ -1,11 +1,17 @@
 /**
- * The README is true: its code is the code of these files, and all of it runs.
+ * The README is true: its code is the code of these files, all of it runs, and its figures are measured here.
  */
 import { execFile } from "node:child_process"
-import { globSync, readFileSync } from "node:fs"
+import { once } from "node:events"
+import { globSync, mkdtempSync, readFileSync, rmSync } from "node:fs"
+import { createServer, request } from "node:http"
+import type { AddressInfo } from "node:net"
+import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { promisify } from "node:util"
-import { describe, expect, it } from "@effect/vitest"
+import { afterAll, beforeAll, describe, expect, it } from "@effect/vitest"
+import * as ConfigProvider from "effect/ConfigProvider"
+import * as Console from "effect/Console"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
@@ -13,10 +19,12 @@ import * as Layer from "effect/Layer"
 import { TestClock } from "effect/testing"
 import { Agent, MemoryRunStore, PriceBook, RunStore } from "../../src/index.ts"
 import { Scripted, ScriptedServer } from "../../src/provider/index.ts"
-import { files, LogToolsLive } from "./analyst.ts"
+import { cli, parsed } from "../cli/support.ts"
+import { analyst, files, LogToolsLive } from "./analyst.ts"
 import { cleanUp } from "./approval.ts"
 import { Billing, BillingLive, payments } from "./charge.ts"
 import { inWords } from "./endings.ts"
+import { Store, Telemetry, Trace } from "./layers.ts"
 import { since } from "./output.ts"
 import { goOn } from "./resume.ts"
 import { readme, root } from "./snippets.ts"
@@ -27,17 +35,18 @@ import { report } from "./subAgent.ts"
 const text = readFileSync(join(root, "README.md"), "utf8")
 const ours = ["check.ts", "snippets.ts", "readme.test.ts"]
 
-const world = (...lines: ReadonlyArray<Scripted.Line>) =>
-  Layer.mergeAll(
-    LogToolsLive,
-    Scripted.layer(Scripted.make("script", lines), {
-      model: "m",
-      usage: { promptTokens: 100, completionTokens: 10 }
-    }),
-    PriceBook.layer({ m: { input: 2, output: 12 } }),
-    MemoryRunStore.layer
-  )
+const prices = PriceBook.layer({ m: { input: 2, output: 12 } })
 
+const model = (...lines: ReadonlyArray<Scripted.Line>) =>
+  Scripted.layer(Scripted.make("script", lines), {
+    model: "m",
+    usage: { promptTokens: 100, completionTokens: 10 }
+  })
+
+const world = (...lines: ReadonlyArray<Scripted.Line>) =>
+  Layer.mergeAll(LogToolsLive, model(...lines), prices, MemoryRunStore.layer)
+
+/** Runs an effect on the TestClock, a minute long. */
 const passing = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
   Effect.gen(function* () {
     const fiber = yield* Effect.forkChild(effect)
@@ -47,6 +56,18 @@ const passing = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
 
 const read = Scripted.call("read_file", { path: "errors.log" })
 const answer = Scripted.text("errors.log mentions a timeout.")
+
+// The examples name files by relative paths.
+const home = process.cwd()
+let folder = home
+beforeAll(() => {
+  folder = mkdtempSync(join(tmpdir(), "checkrein-readme-"))
+  process.chdir(folder)
+})
+afterAll(() => {
+  process.chdir(home)
+  rmSync(folder, { recursive: true, force: true })
+})
 
 describe("the README", () => {
   it("has the code of every example, and no other", () => {
@@ -65,15 +86,58 @@ describe("the README", () => {
     expect(text).toContain("npm ci && npm test")
   })
 
-  it.live("quotes what the demo measures", () =>
+  it("names the scripts and the files that there are", () => {
+    const { scripts } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"))
+    for (const [, name] of text.matchAll(/npm run (\w+)/g)) expect(scripts).toHaveProperty(String(name))
+    for (const [, path] of text.matchAll(/`((?:src|test)\/[\w/.]*)`/g)) {
+      expect(globSync(String(path), { cwd: root })).toHaveLength(1)
+    }
+  })
+
+  it("names every option of every command as the help does", async () => {
+    const { stdout: runs } = await cli("runs", "resolve", "--help")
+    const helps = [runs]
+    for (const args of [
+      ["run"],
+      ["runs", "resume"],
+      ["runs", "approve"],
+      ["runs", "reject"],
+      ["runs", "show"]
+    ])
+      helps.push((await cli(...args, "--help")).stdout)
+    for (const args of [["demo"], ["provider"]]) helps.push((await cli(...args, "--help")).stdout)
+    const known = helps.join("\n")
+    const section = text.slice(text.indexOf("## Command line"), text.indexOf("## Figures"))
+    const named = [...section.matchAll(/--[a-z][a-z-]+/g)].map(([flag]) => flag)
+    expect(named).not.toEqual([])
+    for (const flag of named) expect(known).toContain(flag)
+  })
+
+  it.live("quotes of a turn cap what the demo measures", () =>
     Effect.gen(function* () {
       const Demo = yield* Effect.promise(() => import("../../src/demo/Demo.ts"))
-      for (const [, tokens, turns] of text.matchAll(/([\d,]+)(?: tokens)? with a cap of (\d+)/g)) {
+      const quoted = [...text.matchAll(/([\d,]+)(?:\s+tokens)?\s+with\s+a\s+cap\s+of\s+(\d+)/g)]
+      expect(quoted.length).toBeGreaterThanOrEqual(3)
+      const sent = quoted.map(([, tokens]) => Number(tokens?.replaceAll(",", "")))
+      expect(text).toContain(`${((sent[1] ?? 0) / (sent[0] ?? 1)).toFixed(1)} times as many`)
+      expect(((sent[2] ?? 0) / (sent[1] ?? 1)).toFixed(2)).toBe("0.50")
+      for (const [, tokens, turns] of quoted) {
         const result = yield* Demo.run("runaway", { limits: { turns: Number(turns) } })
         expect([turns, result.promptTokens.toLocaleString("en")]).toEqual([turns, tokens])
       }
     }).pipe(Effect.provide(MemoryRunStore.layer))
   )
+
+  it("has a table of figures that its own commands bring about", async () => {
+    const rows = [...text.matchAll(/^\| `(demo [^`]+)` \| (.+) \|$/gm)].filter(([row]) => row.includes("$"))
+    expect(rows.length).toBeGreaterThanOrEqual(6)
+    for (const [, command = "", cells] of rows) {
+      const ended = await cli(...command.split(" "), "--json", "--store", "memory")
+      const { costUsd, promptTokens, status, toolRuns, turns } = parsed(ended)
+      const measured = [status, turns, toolRuns, promptTokens.toLocaleString("en"), `$${costUsd.toFixed(6)}`]
+      expect([command, cells]).toEqual([command, measured.join(" | ")])
+    }
+  })
 })
 
 describe("its examples", () => {
@@ -86,21 +150,23 @@ describe("its examples", () => {
         ])
         const { baseUrl } = yield* ScriptedServer.start({ scripts: [script], port: 0 })
         const flags = ["--no-warnings", "--conditions=@checkrein/source"]
-        const { stdout } = yield* Effect.promise(() =>
+        const { stderr, stdout } = yield* Effect.promise(() =>
           promisify(execFile)(process.execPath, [...flags, join(import.meta.dirname, "hello.ts")], {
             env: { ...process.env, LLM_BASE_URL: baseUrl, LLM_MODEL: "small" }
           })
         )
-        expect(stdout.trim()).toBe("Worker 7 timed out.")
+        expect([stdout.trim(), stderr]).toEqual(["Worker 7 timed out.", ""])
       })
     )
   )
 
   for (const [decision, said, left] of [
     [Agent.approve(), "deleted errors.log", 0],
-    [Agent.reject("keep it"), "declined it: keep it", 1]
+    [Agent.approve({ args: { path: "old.log" } }), "old.log was gone", 1],
+    [Agent.reject("keep it"), "declined it: keep it", 1],
+    [Agent.reject(), "declined it. It did not run.", 1]
   ] as const) {
-    it.effect(`approval: ${decision._tag}`, () =>
+    it.effect(`approval: ${JSON.stringify(decision)}`, () =>
       Effect.gen(function* () {
         files.set("errors.log", "ERROR timeout")
         const { run } = yield* cleanUp(decision)
@@ -113,34 +179,90 @@ describe("its examples", () => {
     )
   }
 
-  it.effect("stop and resume: the file is read once more, and the question answered", () =>
-    Effect.gen(function* () {
-      yield* passing(stopAfterASecond)
-      const store = yield* RunStore.RunStore
-      expect(yield* store.summary("night-shift")).toMatchObject({
-        status: "interrupted",
-        reason: "cancelled",
-        detail: "user pressed Stop"
+  it.effect(
+    "stop and resume, in two lives of one SQLite file: the file is read again, and the question answered",
+    () =>
+      Effect.gen(function* () {
+        const life = Layer.mergeAll(LogToolsLive, model(read, answer), prices, Store)
+        yield* passing(stopAfterASecond).pipe(Effect.provide(life, { local: true }))
+        yield* Effect.gen(function* () {
+          const store = yield* RunStore.RunStore
+          expect(yield* store.summary("night-shift")).toMatchObject({
+            status: "interrupted",
+            reason: "cancelled",
+            detail: "user pressed Stop"
+          })
+          const { output, run } = yield* passing(goOn)
+          expect(output).toBe("errors.log mentions a timeout.")
+          expect(run.turns).toBe(2)
+          const started = (yield* store.read("night-shift")).filter(({ type }) => type === "tool_start")
+          expect(started).toHaveLength(2)
+        }).pipe(Effect.provide(life, { local: true }))
       })
+  )
+
+  it.effect("resume: what ran into the turn limit goes on with more", () =>
+    Effect.gen(function* () {
+      const short = { runId: "night-shift", limits: { turns: 1 } }
+      const exit = yield* Effect.flip(passing(Agent.run(analyst, "Which file?", short)))
+      expect(exit).toMatchObject({ _tag: "MaxTurnsExceeded", run: { toolCalls: 0 } })
       expect((yield* passing(goOn)).output).toBe("errors.log mentions a timeout.")
     }).pipe(Effect.provide(world(read, answer)))
   )
 
-  it.effect("endings: every one has its words", () =>
+  const guess = Scripted.call("read_file", { path: "guess.log" })
+  const expensive = Scripted.call(
+    "read_file",
+    { path: "errors.log" },
+    { usage: { promptTokens: 100_000, completionTokens: 10 } }
+  )
+  const deletion = Scripted.call("delete_file", { path: "errors.log" })
+  const endings: ReadonlyArray<readonly [string, ReadonlyArray<Scripted.Line>, string | RegExp]> = [
+    ["Completed", [read, answer], "errors.log mentions a timeout."],
+    [
+      "MaxTurnsExceeded",
+      Array.from({ length: 20 }, (_, n) => Scripted.call("read_file", { path: `${n}` })),
+      "no answer in 20 turns"
+    ],
+    ["BudgetExceeded", [expensive], "no answer for 0.05 usd"],
+    ["ApprovalRequired", [deletion], "please decide about delete_file"],
+    ["ProviderUnavailable", [Scripted.fail(500)], "the model is away, try again later"],
+    ["RunStalled", [guess, guess, guess, guess, guess], "it keeps calling read_file"],
+    ["RunFailed", [Scripted.fail(401)], /LLM_API_KEY/]
+  ]
+  for (const [tag, lines, words] of endings) {
+    it.effect(`endings: ${tag}`, () =>
+      Effect.gen(function* () {
+        const said = yield* passing(inWords)
+        if (typeof words === "string") expect(said).toBe(words)
+        else expect(said).toMatch(words)
+      }).pipe(Effect.provide(world(...lines)))
+    )
+  }
+
+  it.effect("streaming: progress, text as it is written, and the end", () =>
     Effect.gen(function* () {
-      expect(yield* passing(inWords)).toBe("errors.log mentions a timeout.")
+      const seen: Array<string> = []
+      const caught: Console.Console = Object.assign(Object.create(console), {
+        log: (line: string) => seen.push(line)
+      })
+      yield* passing(watch).pipe(Effect.provideService(Console.Console, caught))
+      expect(seen[0]).toBe("read_file: reading errors.log")
+      const written = seen.slice(1, -1).map((line) => line.replace("writes: ", ""))
+      expect(written.length).toBeGreaterThan(1)
+      expect(written.join("")).toBe("errors.log mentions a timeout.")
+      expect(seen.at(-1)).toBe("stopped: answered")
     }).pipe(Effect.provide(world(read, answer)))
   )
 
-  it.effect("streaming: text, progress and the end", () =>
-    Effect.gen(function* () {
-      yield* passing(watch)
-    }).pipe(Effect.provide(world(read, answer)))
-  )
-
-  it.effect("a sub-agent answers its lead", () =>
+  it.effect("a sub-agent answers its lead, and its cost is the lead's too", () =>
     Effect.gen(function* () {
       expect(yield* passing(report)).toBe("It was slow because of a timeout.")
+      const store = yield* RunStore.RunStore
+      const [child, lead] = [...(yield* store.list())].sort((a, b) => b.runId.length - a.runId.length)
+      expect(child?.runId.startsWith(`${lead?.runId}/`)).toBe(true)
+      expect(child?.costUsd).toBeGreaterThan(0)
+      expect(lead?.costUsd).toBeCloseTo(3 * (child?.costUsd ?? 0), 9)
     }).pipe(
       Effect.provide(
         world((transcript) => {
@@ -151,12 +273,13 @@ describe("its examples", () => {
     )
   )
 
-  it.effect("an output comes out typed", () =>
+  it.effect("an output comes out typed, and prose does not complete the run", () =>
     Effect.gen(function* () {
       expect(yield* since).toBe("a timeout, since 2026")
     }).pipe(
       Effect.provide(
         world(
+          Scripted.text("It was a timeout."),
           Scripted.call("submit_result", {
             file: "errors.log",
             cause: "a timeout",
@@ -167,25 +290,169 @@ describe("its examples", () => {
     )
   )
 
-  it.effect("a safe tool: a payment that was cut off is looked up, and happens once", () =>
-    Effect.gen(function* () {
-      payments.clear()
-      const shop = Agent.make("shop", { toolkit: Billing, limits: { usd: 1 } }).pipe(
-        Agent.provide(BillingLive)
-      )
-      const fiber = yield* Effect.forkChild(Agent.run(shop, "charge it", { runId: "r" }))
-      yield* TestClock.adjust("1 second")
-      yield* Fiber.interruptAs(fiber, undefined, Context.make(Agent.CancelReason, "deploy"))
-      const { run } = yield* Agent.resume(shop, "r")
-      expect(payments.size).toBe(1)
-      expect(run.messages.find(({ role }) => role === "tool")).toMatchObject({
-        ok: true,
-        content: "receipt for 500 cents"
-      })
-    }).pipe(
-      Effect.provide(
-        world(Scripted.call("charge", { orderId: "slow", cents: 500 }), Scripted.text("charged"))
-      )
+  describe("a safe tool", () => {
+    const shop = Agent.make("shop", { toolkit: Billing, limits: { usd: 1 } }).pipe(Agent.provide(BillingLive))
+    const charging = (orderId: string, cents: number) =>
+      world(Scripted.call("charge", { orderId, cents }), Scripted.text("done"))
+    const told = Effect.map(Agent.run(shop, "charge it", { runId: "r" }), ({ run }) =>
+      run.messages.find(({ role }) => role === "tool")
     )
+    const attempts = Effect.gen(function* () {
+      const events = yield* (yield* RunStore.RunStore).read("r")
+      return events.flatMap((event) => (event.type === "tool_start" ? [event.idempotencyKey] : []))
+    })
+
+    it.effect("a payment that a Stop cut off is looked up, and happens once", () =>
+      Effect.gen(function* () {
+        payments.clear()
+        const fiber = yield* Effect.forkChild(told)
+        yield* TestClock.adjust("1 second")
+        yield* Fiber.interruptAs(fiber, undefined, Context.make(Agent.CancelReason, "deploy"))
+        const { run } = yield* Agent.resume(shop, "r")
+        expect(run.messages.find(({ role }) => role === "tool")).toMatchObject({
+          ok: true,
+          content: "receipt for 500 cents"
+        })
+        expect([payments.size, (yield* attempts).length]).toEqual([1, 1])
+      }).pipe(Effect.provide(charging("slow", 500)))
+    )
+
+    it.effect("so is one that its time limit cut off", () =>
+      Effect.gen(function* () {
+        payments.clear()
+        expect(yield* passing(told)).toMatchObject({ ok: true, content: "receipt for 500 cents" })
+        expect([payments.size, (yield* attempts).length]).toEqual([1, 1])
+      }).pipe(Effect.provide(charging("slow", 500)))
+    )
+
+    it.effect("a bank that is busy is asked three times, under one key", () =>
+      Effect.gen(function* () {
+        expect(yield* passing(told)).toMatchObject({ ok: false, content: "Error: the bank is busy" })
+        const keys = yield* attempts
+        expect([keys.length, new Set(keys).size]).toEqual([3, 1])
+      }).pipe(Effect.provide(charging("busy", 500)))
+    )
+
+    it.effect(
+      "what the model can put right is told it; what nobody can ends the run; much money is asked about",
+      () =>
+        Effect.gen(function* () {
+          const zero = yield* told.pipe(Effect.provide(charging("a", 0)))
+          expect(zero).toMatchObject({ ok: false, content: "Error: cents is 0, and must be more than 0" })
+          const closed = yield* Effect.flip(told.pipe(Effect.provide(charging("closed", 500))))
+          expect(closed).toMatchObject({ _tag: "RunFailed", reason: "tool_permanent" })
+          const much = yield* Effect.flip(told.pipe(Effect.provide(charging("a", 10_001))))
+          expect(much).toMatchObject({ _tag: "ApprovalRequired", run: { toolCalls: 0 } })
+        })
+    )
+  })
+
+  it.live("layers: a trace file and an OpenTelemetry collector hear of a run", () =>
+    Effect.gen(function* () {
+      const heard: Array<string> = []
+      const collector = createServer((request, response) => {
+        let body = ""
+        request.setEncoding("utf8").on("data", (piece: string) => {
+          body += piece
+        })
+        request.on("end", () => {
+          heard.push(`${request.url} ${body}`)
+          response.end("{}")
+        })
+      })
+      collector.listen(0, "127.0.0.1")
+      yield* Effect.promise(() => once(collector, "listening"))
+      const { port } = collector.address() as AddressInfo
+      const env = {
+        OTEL_EXPORTER_OTLP_ENDPOINT: `http://127.0.0.1:${port}`,
+        OTEL_SERVICE_NAME: "night-watch",
+        OTEL_TRACES_EXPORTER: "otlp",
+        OTEL_METRICS_EXPORTER: "otlp"
+      }
+      const layers = Layer.mergeAll(world(Scripted.text("Nothing.")), Trace, Telemetry).pipe(
+        Layer.provide(ConfigProvider.layer(ConfigProvider.fromEnv({ env })))
+      )
+      yield* Effect.provide(Agent.run(analyst, "Anything?"), layers)
+      collector.close()
+      const lines = readFileSync("logs/trace.jsonl", "utf8").trim().split("\n")
+      expect(lines.map((line) => JSON.parse(line).type)).toEqual(["run_started", "turn", "run_stopped"])
+      const traces = heard.filter((one) => one.startsWith("/v1/traces")).join()
+      for (const name of ["invoke_agent log-analyst", "LanguageModel.generateText", "night-watch"])
+        expect(traces).toContain(name)
+      expect(heard.join()).toContain("/v1/metrics")
+      expect(heard.join()).toContain("checkrein.turns")
+    })
+  )
+
+  it.live(
+    "a ManagedRuntime behind an HTTP server and in a Lambda: answers, waits, and stops with its caller",
+    () =>
+      Effect.gen(function* () {
+        let asked = 0
+        const script = Scripted.make("m", (_, transcript) => {
+          asked++
+          if (transcript.task === "slow") return Scripted.text("late", { latency: "1 hour" })
+          return transcript.task === "delete" ? deletion : answer
+        })
+        const usage = { promptTokens: 100, completionTokens: 10 }
+        const { baseUrl } = yield* ScriptedServer.start({ scripts: [script], usage })
+        const before = { ...process.env }
+        Object.assign(process.env, {
+          LLM_BASE_URL: baseUrl,
+          LLM_MODEL: "m",
+          LLM_PRICE_INPUT: "2",
+          LLM_PRICE_OUTPUT: "12"
+        })
+        const { ask, handler, runtime } = yield* Effect.promise(() => import("./server.ts"))
+        const app = createServer((request, response) => {
+          const chunks: Array<Buffer> = []
+          request.on("data", (chunk: Buffer) => chunks.push(chunk))
+          request.on("end", () => {
+            const body = JSON.parse(Buffer.concat(chunks).toString())
+            void ask(Object.assign(request, { body }), response)
+          })
+        })
+        app.listen(0, "127.0.0.1")
+        yield* Effect.promise(() => once(app, "listening"))
+        const { port } = app.address() as AddressInfo
+        const post = (id: string, question: string) =>
+          fetch(`http://127.0.0.1:${port}/ask`, {
+            method: "POST",
+            body: JSON.stringify({ id, text: question })
+          })
+
+        yield* Effect.promise(async () => {
+          const answered = await post("a", "Which file mentions a timeout?")
+          expect([answered.status, await answered.json()]).toEqual([200, { answer: answer.text }])
+          const calls = asked
+          const again = await post("a", "Which file mentions a timeout?")
+          expect([again.status, asked]).toEqual([200, calls])
+          const waits = await post("b", "delete")
+          expect([waits.status, await waits.json()]).toMatchObject([202, { ending: "ApprovalRequired" }])
+          expect(await handler({ id: "c", text: "Which file?" })).toEqual({
+            status: 200,
+            body: { answer: answer.text }
+          })
+
+          const caller = request({ port, host: "127.0.0.1", method: "POST", path: "/ask" })
+          caller.on("error", () => {})
+          caller.end(JSON.stringify({ id: "d", text: "slow" }))
+          const runs = await runtime.runPromise(RunStore.RunStore)
+          const until = async (status: string) => {
+            for (;;) {
+              const stored = await runtime.runPromise(Effect.option(runs.summary("d")))
+              if (stored._tag === "Some" && stored.value.status === status) return stored.value
+              await new Promise((resolve) => setImmediate(resolve))
+            }
+          }
+          await until("running")
+          caller.destroy()
+          expect(await until("interrupted")).toMatchObject({ reason: "cancelled" })
+          await runtime.dispose()
+        })
+        app.close()
+        for (const name of Object.keys(process.env)) if (!(name in before)) delete process.env[name]
+        Object.assign(process.env, before)
+      }).pipe(Effect.scoped)
   )
 })
