@@ -27,7 +27,8 @@ import * as Queue from "effect/Queue"
 import * as Schema from "effect/Schema"
 import * as Stream from "effect/Stream"
 import { IsAgent } from "./loop/ChildRun.ts"
-import { contractTools, type Definition, type Refused } from "./loop/Definition.ts"
+import * as Contract from "./loop/Contract.ts"
+import type { Definition, Refused } from "./loop/Definition.ts"
 import * as Policy from "./loop/Policy.ts"
 import * as Runs from "./loop/Runs.ts"
 import * as SubAgent from "./loop/SubAgent.ts"
@@ -173,7 +174,7 @@ export const make = <
     // The loop knows tools by name alone; their types are kept in this function's result.
     tools: ToolRunner.make(options.toolkit as ToolRunner.Given),
     output: options.output,
-    contract: contractTools(options.output),
+    contract: options.output === undefined ? undefined : Contract.make(options.output),
     limits: options.limits ?? {},
     policy: Policy.fromInput(options.policy),
     stopWhen: stopWhen === undefined ? [] : typeof stopWhen === "function" ? [stopWhen] : stopWhen,

@@ -13,6 +13,7 @@ import * as Catalogue from "../demo/Catalogue.ts"
 import type * as Demo from "../demo/Demo.ts"
 import type * as Figures from "../demo/Figures.ts"
 import type * as Tasks from "../demo/Tasks.ts"
+import type { Stored } from "../store/RunStore.ts"
 import * as LimitFlags from "./LimitFlags.ts"
 import * as Output from "./Output.ts"
 import * as Store from "./Store.ts"
@@ -142,7 +143,7 @@ const spent = (of: {
 /** A result on the screen: how it ended, what it took, and how it goes on. */
 const screen = Effect.fnUntraced(function* (
   { answer, deleted, ...result }: Demo.Result,
-  stored: Demo.Stored,
+  stored: Stored,
   store: string
 ) {
   const Ending = yield* Effect.promise(() => import("./Ending.ts"))
@@ -163,7 +164,7 @@ const screen = Effect.fnUntraced(function* (
   return lines.join("\n")
 })
 
-const tell = Effect.fnUntraced(function* (result: Demo.Result, stored: Demo.Stored, { json, store }: Values) {
+const tell = Effect.fnUntraced(function* (result: Demo.Result, stored: Stored, { json, store }: Values) {
   yield* Output.result(json, { ...result }, json ? "" : yield* screen(result, stored, store))
   if (result.status !== "completed") return yield* Output.quit(Output.exitCodes.stopped)
 })
@@ -191,8 +192,13 @@ const scenario = Effect.fnUntraced(function* (name: Catalogue.Name, values: Valu
   if (Option.isSome(killAfter) && store === "memory") {
     return yield* usage("--kill-after needs a store that outlives the process: --store memory does not")
   }
-  const [Demo, Scenario, RunTrace] = yield* Effect.promise(() =>
-    Promise.all([import("../demo/Demo.ts"), import("../demo/Scenario.ts"), import("../observe/RunTrace.ts")])
+  const [Demo, Scenario, RunTrace, { load }] = yield* Effect.promise(() =>
+    Promise.all([
+      import("../demo/Demo.ts"),
+      import("../demo/Scenario.ts"),
+      import("../observe/RunTrace.ts"),
+      import("../store/RunStore.ts")
+    ])
   )
   const runId = yield* Scenario.newRunId(name, values)
   if (Option.isSome(killAfter)) {
@@ -221,14 +227,14 @@ const scenario = Effect.fnUntraced(function* (name: Catalogue.Name, values: Valu
       Effect.provide(json ? RunTrace.layerNone : RunTrace.layerConsole()),
       // Ctrl-C: the run has stopped by now, and can say so.
       Effect.onInterrupt(() =>
-        Effect.flatMap(Demo.load(runId), (stored) => tell(Demo.resultOf(name, stored), stored, values)).pipe(
+        Effect.flatMap(load(runId), (stored) => tell(Demo.resultOf(name, stored), stored, values)).pipe(
           Effect.ignore
         )
       )
     )
     if (Option.isSome(killAfter))
       yield* Output.note(`Turn ${killAfter.value} asked for no tool, so nothing was killed.`)
-    yield* tell(result, yield* Demo.load(runId), values)
+    yield* tell(result, yield* load(runId), values)
   }).pipe(Effect.provide(Store.layer(store)))
 })
 

@@ -10,7 +10,7 @@ import { callsOf, type Message, textOf } from "../run/Message.ts"
 import type { RunEvent } from "../run/RunEvent.ts"
 import * as RunExit from "../run/RunExit.ts"
 import * as RunState from "../run/RunState.ts"
-import { RunStore } from "../store/RunStore.ts"
+import { load, RunStore } from "../store/RunStore.ts"
 import * as AgentOf from "./AgentOf.ts"
 import * as Ending from "./Ending.ts"
 import * as Output from "./Output.ts"
@@ -150,7 +150,7 @@ const section = (title: string, lines: ReadonlyArray<string>): ReadonlyArray<str
 /** Shows a run. */
 export const show = (input: Input) =>
   Effect.gen(function* () {
-    const { events, state } = yield* StoredRun.load(input.id)
+    const { events, state } = yield* load(input.id)
     const root = yield* StoredRun.rootOf(input.id)
     const said = yield* saidAbout(state)
     const now = yield* Clock.currentTimeMillis

@@ -7,6 +7,7 @@ import * as Effect from "effect/Effect"
 import type * as Catalogue from "../demo/Catalogue.ts"
 import * as Demo from "../demo/Demo.ts"
 import * as RunTrace from "../observe/RunTrace.ts"
+import { load } from "../store/RunStore.ts"
 import * as Ending from "./Ending.ts"
 import * as Output from "./Output.ts"
 import * as Store from "./Store.ts"
@@ -79,7 +80,7 @@ const shown = Effect.fnUntraced(function* ({ options, scenario, title, why }: St
   const { runId } = yield* Demo.run(scenario, options).pipe(
     Effect.provideServiceEffect(RunTrace.RunTrace, watching(colors))
   )
-  const { state } = yield* Demo.load(runId)
+  const { state } = yield* load(runId)
   const answer = Ending.answerOf(state)
   if (answer !== "") yield* Output.print(`   It answers: ${Output.plain(answer)}`)
   const [next, other] = Ending.next(state, {

@@ -14,8 +14,8 @@ import * as RunTrace from "../observe/RunTrace.ts"
 import * as Tokens from "../provider/Tokens.ts"
 import type { LimitsInput } from "../run/Limits.ts"
 import type { LiveEvent, RunEvent } from "../run/RunEvent.ts"
-import * as RunState from "../run/RunState.ts"
-import { RunNotFound, RunStore } from "../store/RunStore.ts"
+import type * as RunState from "../run/RunState.ts"
+import { load, type Stored } from "../store/RunStore.ts"
 import * as Catalogue from "./Catalogue.ts"
 import * as Fixture from "./Fixture.ts"
 import * as LogTools from "./LogTools.ts"
@@ -77,20 +77,6 @@ export type Failure =
 
 /** What Stop says. */
 export const stopReason = "user pressed Stop"
-
-/** A run as it is stored. */
-export interface Stored {
-  readonly state: RunState.RunState
-  readonly events: ReadonlyArray<RunEvent>
-}
-
-/** The stored state of a run, with its events. */
-export const load = Effect.fnUntraced(function* (runId: string) {
-  const store = yield* RunStore
-  const events = yield* store.read(runId)
-  const state = RunState.fold(events)
-  return state === undefined ? yield* new RunNotFound({ runId }) : { state, events }
-})
 
 /** The tools that were started, in order. */
 export const toolsStarted = (events: ReadonlyArray<RunEvent>): ReadonlyArray<string> =>

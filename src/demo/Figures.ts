@@ -9,7 +9,7 @@ import * as FileSystem from "effect/FileSystem"
 import * as Layer from "effect/Layer"
 import * as Agent from "../Agent.ts"
 import * as Script from "../provider/Script.ts"
-import { RunStore } from "../store/RunStore.ts"
+import { load, RunStore } from "../store/RunStore.ts"
 import type * as Catalogue from "./Catalogue.ts"
 import * as Demo from "./Demo.ts"
 import type * as Provider from "./Provider.ts"
@@ -282,10 +282,10 @@ const kill = (command: Command) =>
           row("plan, killed after the second tool's result", `no run was stored (${signal})`, "SIGKILL")
         ]
       }
-      const { state } = yield* Demo.load(stored.runId)
+      const { state } = yield* load(stored.runId)
       const restored = `${state.turns} turns, ${usd(state.costUsd)}, ${state.messages.length} messages, ${state.status}`
       yield* Agent.resume(agent, stored.runId)
-      const { events, state: after } = yield* Demo.load(stored.runId)
+      const { events, state: after } = yield* load(stored.runId)
       return [
         row(
           "plan, killed after the second tool's result, resumed in another process",

@@ -5,18 +5,12 @@ import type * as Prompt from "effect/ai/Prompt"
 import type { SpanTransformer } from "effect/ai/Telemetry"
 import type * as Tool from "effect/ai/Tool"
 import type * as Effect from "effect/Effect"
-import type * as Schema from "effect/Schema"
 import type { Price, Usage } from "../run/Money.ts"
 import type { Rules } from "../run/NextStep.ts"
+import type { Contract } from "./Contract.ts"
 import type { Policy } from "./Policy.ts"
 import type { Tools } from "./ToolRunner.ts"
 import type { Reply } from "./Transcript.ts"
-
-/** What has to be submitted for a run to be complete. */
-export interface Contract {
-  /** Whether a submission's arguments decode; the problem in words if not. */
-  readonly check: (args: Schema.Json) => Effect.Effect<string | undefined>
-}
 
 /** One agent, ready to run. */
 export interface Job {

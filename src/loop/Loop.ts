@@ -111,15 +111,17 @@ const executeAll = Effect.fnUntraced(function* (
   const running: Array<ToolCall.Claimed> = []
   for (const call of calls) {
     const known = ToolCall.withoutExecution(job, desk, call)
-    const claimed = known === undefined ? ToolCall.claim(job, journal, call) : undefined
-    if (claimed === undefined || known !== undefined) {
-      if (known !== undefined) journal.stage(known)
-    } else if (Result.isFailure(claimed)) {
-      journal.stage(ToolCall.notStarted(call, claimed.failure))
-    } else {
-      running.push(claimed.success)
-      journal.stage(ToolCall.startOf(claimed.success))
+    if (known !== undefined) {
+      journal.stage(known)
+      continue
     }
+    const claimed = ToolCall.claim(job, journal, call)
+    if (Result.isFailure(claimed)) {
+      journal.stage(ToolCall.notStarted(call, claimed.failure))
+      continue
+    }
+    running.push(claimed.success)
+    journal.stage(ToolCall.startOf(claimed.success))
   }
   yield* journal.commit()
   const [only] = running

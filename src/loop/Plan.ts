@@ -11,10 +11,10 @@ import type { AssistantMessage, Message, ToolCallPart } from "../run/Message.ts"
 import type { CallEffect, PlannedCall } from "../run/RunEvent.ts"
 import type { PendingCall } from "../run/RunState.ts"
 import { IdempotencyKey, Purpose, Reconcile } from "../tool/ToolPolicy.ts"
-import { ambient } from "./Ambient.ts"
 import { IsAgent } from "./ChildRun.ts"
 import * as Digest from "./Digest.ts"
 import type { Job } from "./Job.ts"
+import * as ToolRunner from "./ToolRunner.ts"
 import * as Words from "./Words.ts"
 
 /** The tool of this name, if there is one. */
@@ -97,7 +97,7 @@ export const plan = Effect.fnUntraced(function* (job: Job, calls: ReadonlyArray<
     const tool = toolOf(job, call.name)
     const base = { callId: call.id, argsDigest: Digest.ofArgs(call.params) }
     if (job.contract !== undefined && call.name === Words.submitTool && !submitted) {
-      if ((yield* job.contract.check(call.params)) === undefined) {
+      if (Option.isSome(yield* decodeArgs(job.contract.submit, call.params))) {
         submitted = true
         planned.push({
           ...base,
@@ -133,9 +133,7 @@ export const plan = Effect.fnUntraced(function* (job: Job, calls: ReadonlyArray<
 
 /** Whether these encoded arguments fit the tool, decoded; `None` if they do not. */
 export const decodeArgs = (tool: Tool.Any, args: Schema.Json): Effect.Effect<Option.Option<unknown>> =>
-  Schema.isSchema(tool.parametersSchema)
-    ? Effect.matchCause(ambient(Schema.decodeUnknownEffect(tool.parametersSchema)(args)), {
-        onFailure: () => Option.none<unknown>(),
-        onSuccess: Option.some<unknown>
-      })
-    : Effect.succeed(Option.some<unknown>(args))
+  Effect.matchCause(ToolRunner.decode(tool, args), {
+    onFailure: () => Option.none<unknown>(),
+    onSuccess: Option.some<unknown>
+  })

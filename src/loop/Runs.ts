@@ -9,7 +9,7 @@ import type { Message } from "../run/Message.ts"
 import type { LiveEvent, Parent } from "../run/RunEvent.ts"
 import * as RunExit from "../run/RunExit.ts"
 import type { RunState } from "../run/RunState.ts"
-import { type RunBusy, type RunNotFound, RunStore, type RunStoreError } from "../store/RunStore.ts"
+import { load, type RunBusy, type RunNotFound, RunStore, type RunStoreError } from "../store/RunStore.ts"
 import { ambient } from "./Ambient.ts"
 import {
   AgentMismatch,
@@ -70,8 +70,8 @@ const mismatch = (definition: Definition, runId: string, problem: string) =>
 
 /** The transcript of a completed run, for another one to begin with. The new run's agent brings its own instructions. */
 const transcriptOf = Effect.fnUntraced(function* (definition: Definition, runId: string) {
-  const before = yield* Session.load(runId)
-  if (before?.status !== "completed") {
+  const { state: before } = yield* load(runId)
+  if (before.status !== "completed") {
     return yield* mismatch(
       definition,
       runId,
@@ -157,11 +157,11 @@ export const run = (
     const stored =
       options.runId === undefined
         ? undefined
-        : yield* Effect.catchTag(Session.load(runId), "RunNotFound", () => Effect.succeed(undefined))
+        : yield* Effect.catchTag(load(options.runId), "RunNotFound", () => Effect.succeed(undefined))
     const state =
       stored === undefined
         ? yield* startNew(definition, runId, input, options, around)
-        : yield* takeUp(definition, stored, { limits: options.limits }, around)
+        : yield* takeUp(definition, stored.state, { limits: options.limits }, around)
     return yield* finish(definition, state)
   }).pipe(Effect.scoped, definition.provided, ambientFailures)
 
@@ -175,9 +175,8 @@ export const resume = (
   Effect.gen(function* () {
     const store = yield* RunStore
     yield* store.lease(runId)
-    const stored = yield* Session.load(runId)
-    if (stored === undefined) return yield* Effect.die(new Error(`run ${runId} is stored without any event`))
-    return yield* finish(definition, yield* takeUp(definition, stored, options, around))
+    const { state } = yield* load(runId)
+    return yield* finish(definition, yield* takeUp(definition, state, options, around))
   }).pipe(Effect.scoped, definition.provided, ambientFailures)
 
 /** The failures and services of an erased toolkit and of provided layers are in the type of the `Agent` around it. */

@@ -82,6 +82,7 @@ export const start = Effect.fnUntraced(function* (
 /** The person's message as the events it stands for: the answer to a question, or a message. */
 const said = (
   state: RunState.RunState,
+  question: ReturnType<typeof RunExit.questionOf>,
   message: string | undefined
 ): { messages: Array<Message>; answer?: Body } => {
   if (message === undefined) {
@@ -90,7 +91,6 @@ const said = (
       messages: handedOff ? [{ role: "user", content: Words.goOn }] : []
     }
   }
-  const question = RunExit.questionOf(state)
   return question?.runId === state.runId
     ? {
         messages: [],
@@ -123,7 +123,7 @@ export const resume = Effect.fnUntraced(function* (
       answer: message
     })
   }
-  const { answer, messages } = said(state, message)
+  const { answer, messages } = said(state, question, message)
   const journal = yield* Journal.make(runId, state, yield* listenersOf(job.agent, watcher))
   journal.stage({
     type: "run_resumed",
@@ -135,10 +135,4 @@ export const resume = Effect.fnUntraced(function* (
   yield* Inbox.takeIn(job, journal, commands)
   yield* drive(job, journal, state.parent)
   return RunState.snapshot(journal.state())
-})
-
-/** The state of a stored run. */
-export const load = Effect.fnUntraced(function* (runId: string) {
-  const store = yield* RunStore
-  return RunState.fold(yield* store.read(runId))
 })

@@ -68,6 +68,10 @@ const codecsOf = (tool: Tool.Any): Codecs => {
   return made
 }
 
+/** Decodes the arguments of a tool, with a decoder that is made once. */
+export const decode = (tool: Tool.Any, args: unknown): Effect.Effect<unknown, Schema.SchemaError> =>
+  codecsOf(tool).decode(args)
+
 const outputOf = (tool: Tool.Any, result: unknown, encodedResult: unknown): Output =>
   tool.toModelOutput === undefined
     ? { encodedResult }

@@ -137,9 +137,6 @@ export const tokenizer: Effect.Effect<Tokenizer> = Effect.suspend(() =>
   loaded === undefined ? Effect.promise(() => (loading ??= load().catch(forget))) : Effect.succeed(loaded)
 )
 
-/** Whether the tokenizer has been loaded in this process. */
-export const isLoaded = (): boolean => loaded !== undefined
-
 /** The tokens of a text. */
 export const countText = (text: string): Effect.Effect<number> =>
   Effect.map(tokenizer, (tokens) => tokens.text(text))

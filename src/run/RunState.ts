@@ -156,24 +156,19 @@ export const unknownOutcomes = (state: RunState): ReadonlyArray<PendingCall> =>
 export const continues = (call: PendingCall): boolean => call.agent === true && call.attempts > 0
 
 /** A copy that later events do not touch. */
-export const snapshot = (draft: RunState): RunState => ({
+export const snapshot = (draft: RunState): Draft => ({
   ...draft,
   messages: draft.messages.slice(),
   pending: draft.pending.slice(),
   repetition: { ...draft.repetition, seen: { ...draft.repetition.seen } }
 })
 
-const toDraft = (state: RunState): Draft => {
-  const { messages, pending, ...rest } = snapshot(state)
-  return { ...rest, messages: messages.slice(), pending: pending.slice() }
-}
-
 /**
  * The state after these events, beginning with the empty run or with `from`. Folding a prefix and then the rest is
  * folding the whole. `undefined` without any event.
  */
 export const fold = (events: Iterable<RunEvent>, from?: RunState): Draft | undefined => {
-  let draft = from === undefined ? undefined : toDraft(from)
+  let draft = from === undefined ? undefined : snapshot(from)
   for (const event of events) {
     draft ??= empty(event.runId)
     apply(draft, event)

@@ -3,12 +3,13 @@
  * commands. Only a run's driver appends, naming the number of the event it expects to write.
  */
 import * as Context from "effect/Context"
-import type * as Effect from "effect/Effect"
+import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
 import type * as Stream from "effect/Stream"
 import type { Command, Numbered } from "../run/Command.ts"
 import { ApprovalRequest, Parent, Reason, type RunEvent, RunStatus } from "../run/RunEvent.ts"
+import * as RunState from "../run/RunState.ts"
 
 /** No run of this id is stored. */
 export class RunNotFound extends Schema.TaggedError<RunNotFound>()("RunNotFound", { runId: Schema.String }) {
@@ -142,3 +143,28 @@ export class RunStore extends Context.Service<
     readonly lease: (runId: string) => Effect.Effect<void, RunBusy | RunStoreError, Scope.Scope>
   }
 >()("checkrein/RunStore") {}
+
+/** A stored run: its whole journal, and the state after it. */
+export interface Stored {
+  readonly events: ReadonlyArray<RunEvent>
+  readonly state: RunState.RunState
+}
+
+/**
+ * Reads a stored run.
+ *
+ * @example
+ * ```ts
+ * import * as Effect from "effect/Effect"
+ * import { RunStore } from "checkrein/store"
+ *
+ * const cost = Effect.map(RunStore.load("night-shift"), ({ state }) => state.costUsd)
+ * ```
+ */
+export const load = (runId: string): Effect.Effect<Stored, RunNotFound | RunStoreError, RunStore> =>
+  Effect.gen(function* () {
+    const store = yield* RunStore
+    const events = yield* store.read(runId)
+    const state = RunState.fold(events)
+    return state === undefined ? yield* new RunNotFound({ runId }) : { events, state }
+  })

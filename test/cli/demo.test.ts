@@ -1,8 +1,8 @@
 import * as Effect from "effect/Effect"
 import { describe, expect, it } from "vitest"
 import * as Catalogue from "../../src/demo/Catalogue.ts"
-import * as Demo from "../../src/demo/Demo.ts"
 import * as NodeSqlite from "../../src/store/NodeSqlite.ts"
+import * as RunStore from "../../src/store/RunStore.ts"
 import { cli, parsed, Running, spawned, withoutEndpoint, workshop } from "./support.ts"
 
 const { path } = workshop()
@@ -198,7 +198,7 @@ describe.concurrent("checkrein demo, taking its time", () => {
 
     // What the dead process has left, before anybody has touched it.
     const { events, state } = await Effect.runPromise(
-      Demo.load(runId).pipe(Effect.provide(NodeSqlite.runStore(store)))
+      RunStore.load(runId).pipe(Effect.provide(NodeSqlite.runStore(store)))
     )
     expect(state).toMatchObject({
       status: "running",

@@ -7,6 +7,7 @@ import * as Demo from "../../src/demo/Demo.ts"
 import * as Fixture from "../../src/demo/Fixture.ts"
 import * as Scenario from "../../src/demo/Scenario.ts"
 import * as RunTrace from "../../src/observe/RunTrace.ts"
+import * as RunStore from "../../src/store/RunStore.ts"
 import { inMemory, onTestClock, run } from "./support.ts"
 
 const settings: ReadonlyArray<Catalogue.Settings> = (["informative", "generic", "fatal"] as const).flatMap(
@@ -63,7 +64,7 @@ describe("a stored run", () => {
         const { output, run } = yield* Agent.resume(agent, runId)
         assert.strictEqual(output, "Deleted access.log to free space.")
         assert.strictEqual(run.turns, 3)
-        const { events } = yield* Demo.load(runId)
+        const { events } = yield* RunStore.load(runId)
         assert.deepStrictEqual(Fixture.restore(events).deleted, ["access.log"])
       })
     )
@@ -93,7 +94,7 @@ describe("a stored run", () => {
         yield* Agent.decide({ runId, callId: "c2" }, Agent.approve())
         yield* Agent.resume(agent, runId)
         // `all` never forgets, not even across processes: the second call was answered from the first.
-        const stored = yield* Demo.load(runId)
+        const stored = yield* RunStore.load(runId)
         assert.deepStrictEqual(Demo.resultOf("double-delete", stored).deleted, ["access.log"])
         assert.deepStrictEqual(Demo.toolsStarted(stored.events), ["delete_file"])
       })
