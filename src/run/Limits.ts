@@ -26,25 +26,37 @@ const amounts = {
   timeMs: Schema.optionalKey(Schema.Finite.check(Schema.isGreaterThanOrEqualTo(0)))
 }
 
-/** Limits as they are stored with a run: an absent one is no limit. Money in USD, time in milliseconds. */
+/**
+ * How spend is held to its limits of money and tokens: what a model call costs is known when it is over, so that its
+ * worst case is either held before it is sent (`hold`), or the last one may pass the limit (absent).
+ */
+export const MoneyMode = Schema.Literals(["over-by-one-turn", "hold"])
+export type MoneyMode = typeof MoneyMode.Type
+
+/**
+ * Limits as they are stored with a run: an absent one is no limit. Money in USD, time in milliseconds, the deadline as
+ * ISO 8601. With a deadline, `timeMs` is worked out from it each time the run is taken up.
+ */
 export const Limits = Schema.Struct({
   ...amounts,
+  deadline: Schema.optionalKey(Schema.String),
+  money: Schema.optionalKey(Schema.Literal("hold")),
   reserve: Schema.optionalKey(Schema.Struct(amounts))
 })
 export type Limits = typeof Limits.Type
 
-type Amounts = Omit<Limits, "reserve">
+type Amounts = Pick<Limits, keyof typeof amounts>
 
 /** How much of each resource, as a user writes it. */
 export interface AmountsInput {
   /** Model calls that came back. `Infinity` for no limit. */
   readonly turns?: number | undefined
   /**
-   * Money, in USD. Spend may pass it by less than the cost of one turn; with sub-agents, by what their own limits let
-   * them spend, for a child's cost is the parent's once it is told.
+   * Money, in USD. Spend may pass it by less than the cost of one turn for each model call that runs at the same time;
+   * never with `money: "hold"`. What sub-agents spend counts, and they get no more than what is left.
    */
   readonly usd?: number | undefined
-  /** Prompt and completion tokens together. May be passed by less than one turn. */
+  /** Prompt and completion tokens together, those of sub-agents included. May be passed as money may. */
   readonly tokens?: number | undefined
   /** Tool calls that were started, failed attempts included. Never passed. */
   readonly toolCalls?: number | undefined
@@ -63,6 +75,15 @@ export interface AmountsInput {
  * ```
  */
 export interface LimitsInput extends AmountsInput {
+  /** A moment by which the run has to end, whoever drives it and however long it sleeps; instead of `time`. */
+  readonly deadline?: Date | string | undefined
+  /**
+   * `over-by-one-turn` (default): a model call is sent while anything is left, so that the last one may pass the limits
+   * of money and tokens. `hold`: its worst case is held before it is sent, and it is sent only if that fits. The worst
+   * case is the prompt by our tokeniser and the output that `RequestParams.maxOutputTokens` allows, so that `hold` is
+   * refused without it, or with a provider that does not enforce it. What another tokeniser counts beyond it is recorded.
+   */
+  readonly money?: MoneyMode | undefined
   /** The part of each limit that only a handoff may use. */
   readonly reserve?: AmountsInput | undefined
 }
@@ -110,18 +131,39 @@ const amountsOf = (input: AmountsInput, where: string): Result.Result<Amounts, I
   return Result.succeed(out)
 }
 
+const deadlineOf = ({ deadline, time }: LimitsInput): Result.Result<string | undefined, InvalidLimits> => {
+  if (deadline === undefined) return Result.succeed(undefined)
+  const date = new Date(deadline)
+  if (Number.isNaN(date.getTime())) {
+    const problem = `deadline is ${String(deadline)}, and must be a date, as in 2030-01-31T12:00:00Z`
+    return Result.fail(new InvalidLimits({ problem }))
+  }
+  if (time !== undefined && time !== Number.POSITIVE_INFINITY) {
+    return Result.fail(
+      new InvalidLimits({ problem: "time and deadline are both set, and only one can count" })
+    )
+  }
+  return Result.succeed(date.toISOString())
+}
+
 /**
  * Reads limits as a user writes them. The turn limit defaults to 20; `Infinity` lifts a limit. A reserve larger than
  * its limit, or without one, is refused.
  */
 export const fromInput = (input: LimitsInput = {}): Result.Result<Limits, InvalidLimits> =>
   Result.gen(function* () {
-    const limits = yield* amountsOf({ ...input, turns: input.turns ?? defaultTurns }, "")
+    const deadline = yield* deadlineOf(input)
+    const limits: Limits = {
+      ...(yield* amountsOf({ ...input, turns: input.turns ?? defaultTurns }, "")),
+      ...(deadline === undefined ? undefined : { deadline }),
+      ...(input.money === "hold" ? { money: "hold" as const } : undefined)
+    }
     if (input.reserve === undefined) return limits
     const reserve = yield* amountsOf(input.reserve, "reserve.")
     for (const name of ["turns", "usd", "tokens", "toolCalls", "timeMs"] as const) {
       const kept = reserve[name]
       if (kept === undefined || kept === 0) continue
+      if (name === "timeMs" && deadline !== undefined) continue
       const limit = limits[name]
       if (limit === undefined || kept > limit) {
         const problem = `reserve.${name} is ${kept}, more than the limit of ${limit ?? "none at all"}`
@@ -131,7 +173,7 @@ export const fromInput = (input: LimitsInput = {}): Result.Result<Limits, Invali
     return { ...limits, reserve }
   })
 
-const named = (input: AmountsInput): AmountsInput =>
+const named = (input: LimitsInput): LimitsInput =>
   Object.fromEntries(Object.entries(input).filter(([, value]) => value !== undefined))
 
 /**
@@ -143,8 +185,12 @@ export const override = (under: LimitsInput, over: LimitsInput): LimitsInput => 
     value === Number.POSITIVE_INFINITY ? [[name, 0]] : []
   )
   const reserves = [under.reserve, over.reserve].some((reserve) => reserve !== undefined)
+  // A run ends by its time or by a date: naming one replaces the other.
+  const { deadline, time, ...rest } = under
+  const byTime = over.time !== undefined || over.deadline !== undefined ? {} : named({ time, deadline })
   return {
-    ...under,
+    ...rest,
+    ...byTime,
     ...named(over),
     ...(reserves
       ? { reserve: { ...under.reserve, ...Object.fromEntries(lifted), ...named(over.reserve ?? {}) } }
@@ -158,13 +204,24 @@ export const toInput = (limits: Limits): LimitsInput => {
     ...rest,
     ...(timeMs === undefined ? undefined : { time: timeMs })
   })
-  const { reserve, ...top } = limits
+  const { deadline, reserve, money, timeMs, ...top } = limits
   return {
-    ...amounts(top),
+    ...top,
+    ...(deadline !== undefined ? { deadline } : timeMs === undefined ? undefined : { time: timeMs }),
+    ...(money === undefined ? undefined : { money }),
     turns: limits.turns ?? Number.POSITIVE_INFINITY,
     ...(reserve === undefined ? undefined : { reserve: amounts(reserve) })
   }
 }
+
+/**
+ * The limits of a run that is taken up at this moment (ISO 8601), after having been driven for so long (milliseconds): a
+ * deadline becomes the time that is left until then.
+ */
+export const anchor = (limits: Limits, at: string, elapsedMs: number): Limits =>
+  limits.deadline === undefined
+    ? limits
+    : { ...limits, timeMs: elapsedMs + Math.max(0, Date.parse(limits.deadline) - Date.parse(at)) }
 
 /** What a run has used so far. Money in USD, time in milliseconds. */
 export interface Used {
@@ -220,6 +277,31 @@ export const exhausted = (limits: Limits, used: Used, purpose: Purpose): Exhaust
     purpose,
     (resource) => resource !== "tool_calls" || limits.reserve?.toolCalls !== undefined
   )
+
+/**
+ * Holds the worst case of a model call against the limits of money and tokens: succeeds if it fits, `ClaimRefused` if it
+ * may not be sent. `used` is what is spent and held already.
+ */
+export const hold = (
+  limits: Limits,
+  used: Used,
+  worst: { readonly usd: number; readonly tokens: number },
+  purpose: Purpose
+): Result.Result<void, ClaimRefused> => {
+  for (const [resource, name] of [
+    ["usd", "usd"],
+    ["tokens", "tokens"]
+  ] as const) {
+    const limit = limits[name]
+    if (limit === undefined) continue
+    const kept = purpose === "investigate" ? (limits.reserve?.[name] ?? 0) : 0
+    const add = name === "usd" ? Money.add : (a: number, b: number) => a + b
+    if (add(add(used[name], worst[name]), kept) > limit) {
+      return Result.fail(new ClaimRefused({ exhausted: { resource, used: used[name], limit }, purpose }))
+    }
+  }
+  return Result.succeed(undefined)
+}
 
 /** How long work of this purpose may still take, in milliseconds; `Infinity` without a limit. */
 export const timeLeftMs = ({ reserve, timeMs }: Limits, elapsedMs: number, purpose: Purpose): number => {

@@ -94,3 +94,13 @@ export const costOf = (price: Price, usage: Usage): number => {
   const up = rest > half || (rest === half && whole % 2n === 1n)
   return fromNanos(Number(up ? whole + 1n : whole))
 }
+
+/** The most that a turn of these tokens can cost in USD, whatever part of its prompt is read from or written to a cache. */
+export const worstCostOf = (price: Price, usage: Usage): number =>
+  costOf(
+    {
+      input: Math.max(price.input, price.cachedInput ?? 0, price.cacheWrite ?? 0),
+      output: price.output
+    },
+    { promptTokens: usage.promptTokens, completionTokens: usage.completionTokens }
+  )

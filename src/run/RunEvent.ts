@@ -100,6 +100,26 @@ export const Parent = Schema.Struct({
 })
 export type Parent = typeof Parent.Type
 
+/**
+ * What a tool has seen, for whoever takes the work over: a `source` (the root or revision that was looked at), a `file`
+ * that was read, a `command` that came to its end (`outcome` says how), or an `observation`. `digest` tells one content
+ * from another.
+ */
+export const Evidence = Schema.Struct({
+  kind: Schema.Literals(["source", "file", "command", "observation"]),
+  name: Schema.String,
+  digest: Schema.optionalKey(Schema.String),
+  outcome: Schema.optionalKey(Schema.String)
+})
+export type Evidence = typeof Evidence.Type
+
+/**
+ * What was done at the end of a run about an operation that still goes on: it was left alone (`detached`), it still ran
+ * when its grace was over (`still_running`), or it could not be cancelled (`cancel_failed`).
+ */
+export const Handling = Schema.Literals(["detached", "still_running", "cancel_failed"])
+export type Handling = typeof Handling.Type
+
 /** What a model call is expected to use: what it counts as if it never comes back. Money in USD. */
 export const Estimate = Schema.Struct({ usage: Usage, costUsd: Schema.Finite })
 export type Estimate = typeof Estimate.Type
@@ -147,6 +167,7 @@ const Turn = event("turn", {
   calls: Schema.Array(PlannedCall),
   usage: Usage,
   counted: Schema.optionalKey(Schema.Literal(true)),
+  overHold: Schema.optionalKey(Schema.Literal(true)),
   costUsd: Schema.Finite,
   totalUsd: Schema.Finite,
   unpriced: Schema.optionalKey(Schema.Literal(true)),
@@ -173,7 +194,9 @@ const ToolStart = event("tool_start", {
   args: Schema.Json,
   attempt: Schema.Natural,
   idempotencyKey: Schema.String,
-  purpose: Purpose
+  purpose: Purpose,
+  holdUsd: Schema.optionalKey(Schema.Finite),
+  holdTokens: Schema.optionalKey(Schema.Natural)
 })
 
 const ToolResult = event("tool_result", {
@@ -188,7 +211,9 @@ const ToolResult = event("tool_result", {
   mayRepeat: Schema.optionalKey(Schema.Literal(true)),
   short: Schema.optionalKey(Resource),
   detail: Schema.optionalKey(Schema.String),
-  childCostUsd: Schema.optionalKey(Schema.Finite)
+  evidence: Schema.optionalKey(Schema.Array(Evidence)),
+  childCostUsd: Schema.optionalKey(Schema.Finite),
+  childTokens: Schema.optionalKey(Schema.Natural)
 })
 
 const ApprovalRequired = event("approval_required", {
@@ -242,7 +267,8 @@ export type Suspension = typeof Suspension.Type
 const ChildSuspended = event("child_suspended", {
   callId: Schema.String,
   suspension: Suspension,
-  childCostUsd: Schema.Finite
+  childCostUsd: Schema.Finite,
+  childTokens: Schema.optionalKey(Schema.Natural)
 })
 
 const OutcomeResolved = event("outcome_resolved", {
@@ -258,12 +284,16 @@ const OperationStarted = event("operation_started", {
   operationId: Schema.String,
   callId: Schema.String,
   tool: Schema.String,
+  argsDigest: Schema.String,
+  observe: Schema.String,
   label: Schema.String
 })
 
 const OperationEnded = event("operation_ended", {
   operationId: Schema.String,
-  outcome: Schema.String
+  outcome: Schema.Literals(["succeeded", "failed", "cancelled"]),
+  detail: Schema.String,
+  by: Schema.Literals(["observed", "grace", "cancel"])
 })
 
 const Handoff = event("handoff", { exhausted: Exhausted })
@@ -273,6 +303,9 @@ const RunStopped = event("run_stopped", {
   reason: Reason,
   detail: Schema.String,
   exhausted: Schema.optionalKey(Exhausted),
+  operations: Schema.optionalKey(
+    Schema.Array(Schema.Struct({ operationId: Schema.String, handling: Handling }))
+  ),
   turns: Schema.Natural,
   costUsd: Schema.Finite
 })

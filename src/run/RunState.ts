@@ -6,11 +6,22 @@
  */
 import * as Schema from "effect/Schema"
 import * as SchemaTransformation from "effect/SchemaTransformation"
-import { Exhausted, Limits, Purpose, type Used } from "./Limits.ts"
+import { anchor, Exhausted, Limits, Purpose, type Used } from "./Limits.ts"
 import { callsOf, Message, textOf } from "./Message.ts"
 import * as Money from "./Money.ts"
 import * as Repetition from "./Repetition.ts"
-import { Estimate, Parent, PlannedCall, Reason, type RunEvent, RunStatus, Suspension } from "./RunEvent.ts"
+import {
+  Estimate,
+  Evidence,
+  Handling,
+  type Of,
+  Parent,
+  PlannedCall,
+  Reason,
+  type RunEvent,
+  RunStatus,
+  Suspension
+} from "./RunEvent.ts"
 
 /**
  * A call that has no result yet.
@@ -34,9 +45,38 @@ export const PendingCall = Schema.Struct({
   attempts: Schema.Natural,
   suspension: Schema.optionalKey(Suspension),
   reconciled: Schema.optionalKey(Schema.Literal(true)),
-  childCostUsd: Schema.optionalKey(Schema.Finite)
+  holdUsd: Schema.optionalKey(Schema.Finite),
+  holdTokens: Schema.optionalKey(Schema.Natural),
+  childCostUsd: Schema.optionalKey(Schema.Finite),
+  childTokens: Schema.optionalKey(Schema.Natural)
 })
 export type PendingCall = typeof PendingCall.Type
+
+/** A call that was executed: what it brought, by digest, and what its tool says that it has seen. */
+export const Finding = Schema.Struct({
+  callId: Schema.String,
+  tool: Schema.String,
+  args: Schema.Json,
+  ok: Schema.Boolean,
+  digest: Schema.optionalKey(Schema.String),
+  evidence: Schema.Array(Evidence)
+})
+export type Finding = typeof Finding.Type
+
+/** Work that a tool has started and that goes on. `handling` is what was done about it when the run last stopped. */
+export const Operation = Schema.Struct({
+  operationId: Schema.String,
+  callId: Schema.String,
+  tool: Schema.String,
+  argsDigest: Schema.String,
+  observe: Schema.String,
+  label: Schema.String,
+  handling: Schema.optionalKey(Handling),
+  ended: Schema.optionalKey(
+    Schema.Struct({ outcome: Schema.Literals(["succeeded", "failed", "cancelled"]), detail: Schema.String })
+  )
+})
+export type Operation = typeof Operation.Type
 
 const Fields = Schema.Struct({
   runId: Schema.String,
@@ -53,6 +93,7 @@ const Fields = Schema.Struct({
   turns: Schema.Natural,
   toolCalls: Schema.Natural,
   usage: Money.Usage,
+  childTokens: Schema.Natural,
   costUsd: Schema.Finite,
   elapsedMs: Schema.Finite,
   limits: Limits,
@@ -66,6 +107,8 @@ const Fields = Schema.Struct({
   result: Schema.optionalKey(Schema.Json),
   summary: Schema.optionalKey(Schema.String),
   refusedInTurn: Schema.optionalKey(Schema.Natural),
+  findings: Schema.Array(Finding),
+  operations: Schema.Array(Operation),
   repetition: Repetition.Repetition,
   inbox: Schema.Natural
 })
@@ -78,6 +121,8 @@ const Fields = Schema.Struct({
  * - `pending`: the calls without a result, with what was decided about each; `held`: what was said meanwhile
  * - `phase`: `handoff` once only the reserve is left, and `summary` what the model said then
  * - `result`: the answer as JSON, once there is one
+ * - `findings`: what the calls that ran have brought, by digest; `operations`: work that they started and that may go on
+ * - `childTokens`: the tokens of sub-agents, which are not in `usage`; their cost is in `costUsd`
  * - `claim`: the model call that is on its way; `inbox`: the last command from outside that was taken in
  */
 export interface RunState extends Schema.Schema.Type<typeof Fields> {}
@@ -96,10 +141,11 @@ export const RunState: Schema.declare<RunState> = Schema.declare(looksLikeState,
 
 type Mutable<T> = { -readonly [K in keyof T]: T[K] }
 
-/** A state under construction: the transcript and the pending calls are appended to in place. */
-export interface Draft extends Mutable<Omit<RunState, "messages" | "pending">> {
+/** A state under construction: the transcript, the pending calls and the findings are appended to in place. */
+export interface Draft extends Mutable<Omit<RunState, "messages" | "pending" | "findings">> {
   messages: Array<Message>
   pending: Array<PendingCall>
+  findings: Array<Finding>
 }
 
 const empty = (runId: string): Draft => ({
@@ -113,6 +159,7 @@ const empty = (runId: string): Draft => ({
   turns: 0,
   toolCalls: 0,
   usage: Money.noUsage,
+  childTokens: 0,
   costUsd: 0,
   elapsedMs: 0,
   limits: {},
@@ -121,6 +168,8 @@ const empty = (runId: string): Draft => ({
   pending: [],
   held: [],
   answered: false,
+  findings: [],
+  operations: [],
   repetition: Repetition.none(),
   inbox: 0
 })
@@ -129,7 +178,7 @@ const empty = (runId: string): Draft => ({
 export const used = (state: RunState, elapsedMs: number = state.elapsedMs): Used => ({
   turns: state.turns,
   usd: state.costUsd,
-  tokens: state.usage.promptTokens + state.usage.completionTokens,
+  tokens: state.usage.promptTokens + state.usage.completionTokens + state.childTokens,
   toolCalls: state.toolCalls,
   timeMs: elapsedMs
 })
@@ -143,6 +192,10 @@ export const totals = ({
   claim === undefined
     ? { turns, costUsd }
     : { turns: turns + 1, costUsd: Money.add(costUsd, claim.estimate.costUsd) }
+
+/** The operations that go on, as far as the run knows. */
+export const live = (state: RunState): ReadonlyArray<Operation> =>
+  state.operations.filter(({ ended }) => ended === undefined)
 
 /** The calls that wait for a person's decision. */
 export const undecided = (state: RunState): ReadonlyArray<PendingCall> =>
@@ -160,6 +213,7 @@ export const snapshot = (draft: RunState): Draft => ({
   ...draft,
   messages: draft.messages.slice(),
   pending: draft.pending.slice(),
+  findings: draft.findings.slice(),
   repetition: { ...draft.repetition, seen: { ...draft.repetition.seen } }
 })
 
@@ -194,12 +248,16 @@ const without = <T extends object, K extends keyof T>(value: T, key: K): Omit<T,
   return rest
 }
 
-/** A child's cost is told as its total so far: what is new since it was last told is added. */
-const chargeChild = (draft: Draft, callId: string, total: number | undefined): void => {
+/** What a child has used is told as its total so far: what is new since it was last told is added. */
+const chargeChild = (
+  draft: Draft,
+  { callId, childCostUsd, childTokens = 0 }: Of<"tool_result"> | Of<"child_suspended">
+): void => {
   const call = draft.pending.find((pending) => pending.callId === callId)
-  if (call === undefined || total === undefined) return
-  draft.costUsd = Money.add(draft.costUsd, Money.subtract(total, call.childCostUsd ?? 0))
-  replace(draft, callId, (pending) => ({ ...pending, childCostUsd: total }))
+  if (call === undefined || childCostUsd === undefined) return
+  draft.costUsd = Money.add(draft.costUsd, Money.subtract(childCostUsd, call.childCostUsd ?? 0))
+  draft.childTokens += childTokens - (call.childTokens ?? 0)
+  replace(draft, callId, (pending) => ({ ...pending, childCostUsd, childTokens }))
 }
 
 /** Messages from outside wait until every call has its result: nothing may stand between the two. */
@@ -248,13 +306,14 @@ export const apply = (draft: Draft, event: RunEvent): void => {
       draft.agent = event.agent
       draft.startedAt = event.at
       draft.messages.push(...event.messages)
-      draft.limits = event.limits
+      draft.limits = anchor(event.limits, event.at, event.elapsedMs)
       if (event.parent !== undefined) draft.parent = event.parent
       return
     }
     case "run_resumed": {
       settleLostClaim(draft)
       draft.status = "running"
+      draft.limits = anchor(draft.limits, event.at, event.elapsedMs)
       delete draft.reason
       delete draft.detail
       delete draft.exhausted
@@ -273,7 +332,7 @@ export const apply = (draft: Draft, event: RunEvent): void => {
       return
     }
     case "limits_changed": {
-      draft.limits = event.limits
+      draft.limits = anchor(event.limits, event.at, event.elapsedMs)
       return
     }
     case "turn_started": {
@@ -321,17 +380,20 @@ export const apply = (draft: Draft, event: RunEvent): void => {
     case "tool_start": {
       const call = draft.pending.find((pending) => pending.callId === event.callId)
       if (call === undefined || !continues(call)) draft.toolCalls++
+      const { attempt, holdTokens, holdUsd } = event
       replace(draft, event.callId, (call) => ({
         ...call,
         status: "running",
-        attempts: event.attempt
+        attempts: attempt,
+        ...(holdUsd === undefined ? undefined : { holdUsd }),
+        ...(holdTokens === undefined ? undefined : { holdTokens })
       }))
       return
     }
     case "tool_result": {
       const call = draft.pending.find((pending) => pending.callId === event.callId)
       if (call === undefined) return
-      chargeChild(draft, event.callId, event.childCostUsd)
+      chargeChild(draft, event)
       if (event.disposition === "cancelled") {
         replace(draft, event.callId, (pending) =>
           event.mayRepeat === true ? { ...pending, status: "waiting" } : letGo(pending)
@@ -348,6 +410,11 @@ export const apply = (draft: Draft, event: RunEvent): void => {
       draft.repetition = Repetition.observe(draft.repetition, call, event)
       if (call.kind === "submit" && event.ok) draft.result = call.args
       if (event.short === "tool_calls") draft.refusedInTurn = call.turn
+      if (event.disposition === "executed" && call.kind === "tool" && event.wrongArguments !== true) {
+        const { digest, evidence = [], ok, tool } = event
+        const { args, callId } = call
+        draft.findings.push({ callId, tool, args, ok, evidence, ...(digest === undefined ? {} : { digest }) })
+      }
       settle(draft, event.callId, event.tool, event.ok, event.content)
       return
     }
@@ -394,7 +461,7 @@ export const apply = (draft: Draft, event: RunEvent): void => {
       return
     }
     case "child_suspended": {
-      chargeChild(draft, event.callId, event.childCostUsd)
+      chargeChild(draft, event)
       const { suspension } = event
       replace(draft, event.callId, (call) => ({
         ...call,
@@ -408,6 +475,11 @@ export const apply = (draft: Draft, event: RunEvent): void => {
       if (event.outcome === "still_unknown") {
         replace(draft, event.callId, (call) => ({ ...call, reconciled: true }))
         return
+      }
+      const call = draft.pending.find((pending) => pending.callId === event.callId)
+      if (call !== undefined && event.outcome === "happened") {
+        const { args, callId, tool } = call
+        draft.findings.push({ callId, tool, args, ok: true, evidence: [] })
       }
       settle(draft, event.callId, event.tool, event.outcome === "happened", event.content)
       return
@@ -425,11 +497,30 @@ export const apply = (draft: Draft, event: RunEvent): void => {
       draft.detail = event.detail
       if (event.exhausted !== undefined) draft.exhausted = event.exhausted
       draft.pending = draft.pending.map(letGo)
+      if (event.operations !== undefined) {
+        const handled = new Map(event.operations.map(({ handling, operationId }) => [operationId, handling]))
+        draft.operations = draft.operations.map((operation) => {
+          const handling = handled.get(operation.operationId)
+          return handling === undefined ? operation : { ...operation, handling }
+        })
+      }
+      return
+    }
+    case "operation_started": {
+      const { argsDigest, callId, label, observe, operationId, tool } = event
+      draft.operations = [...draft.operations, { operationId, callId, tool, argsDigest, observe, label }]
+      return
+    }
+    case "operation_ended": {
+      const { detail, operationId, outcome } = event
+      draft.operations = draft.operations.map((operation) =>
+        operation.operationId === operationId
+          ? { ...without(operation, "handling"), ended: { outcome, detail } }
+          : operation
+      )
       return
     }
     case "input_required":
-    case "operation_started":
-    case "operation_ended":
       return
   }
 }

@@ -138,12 +138,16 @@ export const samples: Samples = {
     operationId: "o1",
     callId: "c5",
     tool: "reindex",
+    argsDigest: "d5",
+    observe: "observe_reindex",
     label: "reindexing"
   }),
   operation_ended: stored<"operation_ended">({
     type: "operation_ended",
     operationId: "o1",
-    outcome: "cancelled"
+    outcome: "cancelled",
+    detail: "stopped by request",
+    by: "cancel"
   }),
   handoff: stored<"handoff">({ type: "handoff", exhausted: { resource: "usd", used: 0.05, limit: 0.05 } }),
   run_stopped: stored<"run_stopped">({

@@ -563,6 +563,8 @@ export const simulate = (numbers: ReadonlyArray<number>, options: Options = {}):
             operationId: `op ${pending.callId}`,
             callId: pending.callId,
             tool: pending.tool,
+            argsDigest: pending.argsDigest,
+            observe: "observe",
             label: "a test"
           },
           result(asked, { content, digest: content })
