@@ -8,6 +8,7 @@ export default defineConfig({
   ssr: { resolve: { conditions, externalConditions: conditions } },
   test: {
     include: ["test/**/*.test.ts"],
+    globalSetup: ["test/store/postgresServer.ts"],
     testTimeout: 30_000
   }
 })
