@@ -47,9 +47,9 @@ describePostgres("a client", () => {
 
   it.effect("has two connections at least, since one may be listening", () =>
     Effect.gen(function* () {
-      const reserving = SqlClient.SqlClient.use((sql) => Effect.andThen(sql.reserve, one))
+      const reserving = Effect.scoped(SqlClient.SqlClient.use((sql) => Effect.andThen(sql.reserve, one)))
       const database = Postgres.layer({ url: yield* url, maxConnections: 1 })
-      expect(yield* Effect.scoped(Effect.provide(reserving, database))).toEqual([{ one: 1 }])
+      expect(yield* Effect.provide(reserving, database)).toEqual([{ one: 1 }])
     })
   )
 
