@@ -8,10 +8,27 @@ import type { Suspension } from "../run/RunEvent.ts"
 import type { RunBusy, RunStoreError } from "../store/RunStore.ts"
 import type { Refused } from "./Definition.ts"
 
+/** What a child run has used, its own children included: totals, not differences. */
+export interface ChildUse {
+  readonly childCostUsd: number
+  readonly childTokens: number
+}
+
+/** What a parent lets a child use on top of what it has used already. Absent where the parent has no limit. */
+export interface Allowance {
+  readonly usd?: number | undefined
+  readonly tokens?: number | undefined
+  /** Whether the parent holds the worst case of each model call: then its children do so, too. */
+  readonly hold: boolean
+}
+
 /** What the call of a parent run offers to a child run. */
 export interface ChildLink {
-  /** Tells what the child has cost so far, in USD: a total, not a difference. */
-  readonly charge: (totalUsd: number) => void
+  readonly allowance: Allowance
+  /** What the child had used when this call was started. */
+  readonly before: ChildUse
+  /** Tells what the child has used so far. */
+  readonly charge: (use: ChildUse) => void
 }
 
 /** The parent's call; `undefined` outside a run. */

@@ -3,6 +3,7 @@
  */
 import { callsOf } from "../run/Message.ts"
 import type { PendingCall, RunState } from "../run/RunState.ts"
+import type { ChildUse } from "./ChildRun.ts"
 import * as Digest from "./Digest.ts"
 import type { Job } from "./Job.ts"
 
@@ -10,8 +11,8 @@ import type { Job } from "./Job.ts"
 export interface Desk {
   /** Results that may be reused, by tool and digest of the arguments. */
   readonly reusable: Map<string, string>
-  /** The cost of child runs, by call. */
-  readonly childCostUsd: Map<string, number>
+  /** What child runs have used in all, by call. */
+  readonly children: Map<string, ChildUse>
   /** When the running calls were started, by call. */
   readonly startedMs: Map<string, number>
 }
@@ -41,7 +42,7 @@ export const make = (job: Job, { messages }: Pick<RunState, "messages">): Desk =
   }
   return {
     reusable,
-    childCostUsd: new Map(),
+    children: new Map(),
     startedMs: new Map()
   }
 }

@@ -12,6 +12,7 @@ import { questionOf } from "../run/RunExit.ts"
 import type { PendingCall } from "../run/RunState.ts"
 import * as RunState from "../run/RunState.ts"
 import { type Outcome, Reconcile, unknown } from "../tool/ToolPolicy.ts"
+import * as Allowances from "./Allowances.ts"
 import * as Approvals from "./Approvals.ts"
 import * as Desk from "./Desk.ts"
 import * as Inbox from "./Inbox.ts"
@@ -109,6 +110,7 @@ const executeAll = Effect.fnUntraced(function* (
   calls: ReadonlyArray<PendingCall>
 ) {
   const running: Array<ToolCall.Claimed> = []
+  let children = calls.filter((call) => call.agent === true).length
   for (const call of calls) {
     const known = ToolCall.withoutExecution(job, desk, call)
     if (known !== undefined) {
@@ -121,7 +123,8 @@ const executeAll = Effect.fnUntraced(function* (
       continue
     }
     running.push(claimed.success)
-    journal.stage(ToolCall.startOf(claimed.success))
+    const hold = call.agent === true ? Allowances.hold(journal.state(), call, children--) : undefined
+    journal.stage(ToolCall.startOf(claimed.success, hold))
   }
   yield* journal.commit()
   const [only] = running

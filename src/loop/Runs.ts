@@ -8,9 +8,11 @@ import { fromInput, type LimitsInput, override, toInput } from "../run/Limits.ts
 import type { Message } from "../run/Message.ts"
 import type { LiveEvent, Parent } from "../run/RunEvent.ts"
 import * as RunExit from "../run/RunExit.ts"
-import type { RunState } from "../run/RunState.ts"
+import type * as RunState from "../run/RunState.ts"
 import { load, type RunBusy, type RunNotFound, RunStore, type RunStoreError } from "../store/RunStore.ts"
+import * as Allowances from "./Allowances.ts"
 import { ambient } from "./Ambient.ts"
+import type { Allowance } from "./ChildRun.ts"
 import {
   AgentMismatch,
   type Definition,
@@ -42,6 +44,8 @@ export interface Surroundings {
   readonly streaming: boolean
   readonly watcher?: ((event: LiveEvent) => void) | undefined
   readonly parent?: Parent | undefined
+  /** What the parent lets the run use. */
+  readonly allowance?: Allowance | undefined
 }
 
 /** Nobody else. */
@@ -88,7 +92,9 @@ const startNew = Effect.fnUntraced(function* (
   options: RunOptions,
   around: Surroundings
 ) {
-  const limits = yield* limitsOf(definition, options.limits)
+  const own = yield* limitsOf(definition, options.limits)
+  const { allowance } = around
+  const limits = allowance === undefined ? own : Allowances.within(own, allowance, { usd: 0, tokens: 0 })
   const job = yield* ready(definition, around, limits.usd)
   const earlier = options.after === undefined ? [] : yield* transcriptOf(definition, options.after)
   const system: ReadonlyArray<Message> =
@@ -102,9 +108,24 @@ const startNew = Effect.fnUntraced(function* (
   return yield* Session.start(job, { runId, messages, limits, parent: around.parent, after }, around.watcher)
 })
 
+/** The limits with which a run goes on, where they are not those that it had. */
+const changedLimits = Effect.fnUntraced(function* (
+  definition: Definition,
+  state: RunState.RunState,
+  limits: LimitsInput | undefined,
+  allowance: Allowance | undefined
+) {
+  if (allowance !== undefined) {
+    const changed = Allowances.renew(state, yield* limitsOf(definition), allowance)
+    return JSON.stringify(changed) === JSON.stringify(state.limits) ? undefined : changed
+  }
+  if (limits === undefined || Object.keys(limits).length === 0) return undefined
+  return yield* Effect.fromResult(fromInput(override(toInput(state.limits), limits)))
+})
+
 const takeUp = Effect.fnUntraced(function* (
   definition: Definition,
-  state: RunState,
+  state: RunState.RunState,
   { force = false, limits, message }: ResumeOptions,
   around: Surroundings
 ) {
@@ -119,15 +140,12 @@ const takeUp = Effect.fnUntraced(function* (
     return yield* mismatch(definition, state.runId, `it was not started by call ${parent.callId}`)
   }
   if (state.status === "completed" || (state.status === "failed" && !force)) return state
-  const changed =
-    limits === undefined || Object.keys(limits).length === 0
-      ? undefined
-      : yield* Effect.fromResult(fromInput(override(toInput(state.limits), limits)))
+  const changed = yield* changedLimits(definition, state, limits, around.allowance)
   const job = yield* ready(definition, around, (changed ?? state.limits).usd)
   return yield* Session.resume(job, state, { limits: changed, message }, around.watcher)
 })
 
-const finish = Effect.fnUntraced(function* (definition: Definition, run: RunState) {
+const finish = Effect.fnUntraced(function* (definition: Definition, run: RunState.RunState) {
   if (run.status === "completed") {
     const completed: Finished = {
       _tag: "Completed",

@@ -7,7 +7,7 @@ import { InvalidLimits } from "../run/Limits.ts"
 import { textOf } from "../run/Message.ts"
 import type { LiveEvent, Suspension } from "../run/RunEvent.ts"
 import * as RunExit from "../run/RunExit.ts"
-import type { RunState } from "../run/RunState.ts"
+import * as RunState from "../run/RunState.ts"
 import { RunBusy, RunNotFound, RunStoreError } from "../store/RunStore.ts"
 import { CurrentCall } from "../tool/CurrentCall.ts"
 import * as ToolFailure from "../tool/ToolFailure.ts"
@@ -26,7 +26,7 @@ const suspensionReason = {
 const suspends = (tag: RunExit.RunExit["_tag"]): tag is keyof typeof suspensionReason =>
   tag in suspensionReason
 
-const suspensionOf = (run: RunState, tag: keyof typeof suspensionReason): Suspension => {
+const suspensionOf = (run: RunState.RunState, tag: keyof typeof suspensionReason): Suspension => {
   const question = RunExit.questionOf(run)
   return {
     runId: run.runId,
@@ -41,7 +41,7 @@ const suspensionOf = (run: RunState, tag: keyof typeof suspensionReason): Suspen
 const short = (text: string): string => (text.length <= 500 ? text : `${text.slice(0, 500)} …`)
 
 /** What a run without an answer had found: its last words, or else what its tools last brought. */
-const found = ({ messages }: RunState): string => {
+const found = ({ messages }: RunState.RunState): string => {
   for (const message of messages.toReversed()) {
     const text = message.role === "assistant" ? textOf(message) : ""
     if (text !== "") return text
@@ -88,21 +88,28 @@ export const call = (
     const { callId, runId } = yield* CurrentCall
     const link = yield* ChildLink
     // While it runs, so that a Stop finds what was spent; and at its end, for a run that had ended before is not driven.
+    let { childCostUsd = 0, childTokens = 0 } = link?.before ?? {}
     const watcher = (event: LiveEvent): void => {
-      if (event.type === "turn") link?.charge(event.totalUsd)
-      if (event.type === "run_stopped") link?.charge(event.costUsd)
+      if (event.type === "turn") {
+        childCostUsd = event.totalUsd
+        childTokens += event.usage.promptTokens + event.usage.completionTokens
+      } else if (event.type === "run_stopped") childCostUsd = event.costUsd
+      else return
+      link?.charge({ childCostUsd, childTokens })
     }
     const inside = link === undefined ? {} : { runId: `${runId}/${callId}` }
     const parent = link === undefined ? undefined : { runId, callId }
     const ending = yield* Runs.run(definition, input, inside, {
       streaming: false,
       watcher,
-      parent
+      parent,
+      allowance: link?.allowance
     }).pipe(
       Effect.catchIf(RunExit.isRunExit, (exit) => Effect.succeed(exit)),
       Effect.catch((error) => Effect.die(link === undefined ? error : raised(error)))
     )
-    link?.charge(ending.run.costUsd)
+    const { tokens, usd } = RunState.used(ending.run)
+    link?.charge({ childCostUsd: usd, childTokens: tokens })
     if (ending._tag === "Completed") return ending.output
     const words = Words.childEnded(definition.name, reasonOf(ending), found(ending.run))
     if (link === undefined) return yield* ToolFailure.recoverable(words)

@@ -14,6 +14,7 @@ import type { Body, Of } from "../run/RunEvent.ts"
 import type { PendingCall } from "../run/RunState.ts"
 import { CurrentCall } from "../tool/CurrentCall.ts"
 import { Timeout } from "../tool/ToolPolicy.ts"
+import * as Allowances from "./Allowances.ts"
 import { ChildLink } from "./ChildRun.ts"
 import * as Desk from "./Desk.ts"
 import * as Digest from "./Digest.ts"
@@ -38,14 +39,19 @@ export const claim = (job: Job, journal: Journal, call: PendingCall): Result.Res
   })
 
 /** The event that claims an attempt; it is stored before the tool runs. */
-export const startOf = ({ call, idempotencyKey }: Claimed, attempt = call.attempts + 1): Body => ({
+export const startOf = (
+  { call, idempotencyKey }: Claimed,
+  hold: Allowances.Hold = {},
+  attempt = call.attempts + 1
+): Body => ({
   type: "tool_start",
   callId: call.callId,
   tool: call.tool,
   args: call.args,
   attempt,
   idempotencyKey,
-  purpose: call.purpose
+  purpose: call.purpose,
+  ...hold
 })
 
 const unexecuted = (call: PendingCall) =>
@@ -128,7 +134,9 @@ const attempt = (
     progress: (label, of) => Effect.sync(() => publish(label, of))
   }
   const link: ChildLink = {
-    charge: (totalUsd) => void desk.childCostUsd.set(callId, totalUsd)
+    allowance: Allowances.of(journal.state(), callId),
+    before: { childCostUsd: call.childCostUsd ?? 0, childTokens: call.childTokens ?? 0 },
+    charge: (use) => void desk.children.set(callId, use)
   }
 
   const preliminary = (output: Output) => publish(ToolOutcome.contentOf(output) ?? "")
@@ -198,8 +206,8 @@ export const execute = Effect.fnUntraced(function* (
         const outcome = yield* attempt(job, journal, desk, claimed, tool)
         if (outcome._tag === "ChildStuck") return yield* Effect.fail(outcome.error)
         const ms = Math.round(journal.nowMs() - startedMs)
-        const childCostUsd = desk.childCostUsd.get(callId)
-        const { body, ending } = ToolOutcome.judge(job, journal, call, outcome, { childCostUsd, ms })
+        const child = desk.children.get(callId)
+        const { body, ending } = ToolOutcome.judge(job, journal, call, outcome, { child, ms })
         if (tries < attempts && mayRetry(call, outcome)) {
           const waitMs = Math.round(200 * 2 ** (tries - 1) * (0.8 + 0.4 * (yield* Random.next)))
           if (mayBegin(journal, call, waitMs)) {
@@ -207,7 +215,7 @@ export const execute = Effect.fnUntraced(function* (
             yield* Effect.sleep(waitMs)
             // Asked again, for others may have used up what there was; from here to the claim nothing can come between.
             if (mayBegin(journal, call, 0)) {
-              yield* journal.commit(startOf(claimed, call.attempts + tries + 1))
+              yield* journal.commit(startOf(claimed, {}, call.attempts + tries + 1))
               continue
             }
           }
@@ -225,7 +233,6 @@ export const execute = Effect.fnUntraced(function* (
 export const cutOff = (journal: Journal, desk: Desk.Desk, call: PendingCall): Body => {
   const { callId, tool } = call
   const ms = Math.round(journal.nowMs() - (desk.startedMs.get(callId) ?? journal.nowMs()))
-  const childCostUsd = desk.childCostUsd.get(callId)
   const lost = call.effect === "write"
   const result: Omit<Of<"tool_result">, "v" | "runId" | "seq" | "at" | "elapsedMs"> = {
     type: "tool_result",
@@ -236,5 +243,5 @@ export const cutOff = (journal: Journal, desk: Desk.Desk, call: PendingCall): Bo
     ms,
     disposition: lost ? "unknown" : "cancelled"
   }
-  return childCostUsd === undefined ? result : { ...result, childCostUsd }
+  return { ...result, ...desk.children.get(callId) }
 }

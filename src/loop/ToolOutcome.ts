@@ -11,7 +11,7 @@ import * as Repetition from "../run/Repetition.ts"
 import type { Body, Suspension } from "../run/RunEvent.ts"
 import type { PendingCall } from "../run/RunState.ts"
 import { recoverable, ToolFailure } from "../tool/ToolFailure.ts"
-import { ChildEnded, ChildRefused, ChildStuck, ChildSuspended } from "./ChildRun.ts"
+import { ChildEnded, ChildRefused, ChildStuck, ChildSuspended, type ChildUse } from "./ChildRun.ts"
 import * as Digest from "./Digest.ts"
 import type { Job } from "./Job.ts"
 import type { Journal } from "./Journal.ts"
@@ -150,18 +150,17 @@ export interface Verdict {
   readonly ending?: Ending
 }
 
-/** Judges an outcome. `childCostUsd` is what a child run has cost by now, `ms` how long the execution took. */
+/** Judges an outcome. `child` is what a child run has used by now, `ms` how long the execution took. */
 export const judge = (
   job: Job,
   journal: Journal,
   call: PendingCall,
   outcome: Exclude<Outcome, { _tag: "ChildStuck" }>,
-  { childCostUsd, ms }: { readonly childCostUsd: number | undefined; readonly ms: number }
+  { child, ms }: { readonly child: ChildUse | undefined; readonly ms: number }
 ): Verdict => {
   const { callId, tool } = call
   const { repetition, permanent, toolErrors } = job.policy
-  const cost = childCostUsd === undefined ? undefined : { childCostUsd }
-  const base = { type: "tool_result", callId, tool, ms, ...cost } as const
+  const base = { type: "tool_result", callId, tool, ms, ...child } as const
 
   const result = (
     raw: string,
@@ -233,7 +232,8 @@ export const judge = (
           type: "child_suspended",
           callId,
           suspension,
-          childCostUsd: childCostUsd ?? 0
+          childCostUsd: 0,
+          ...child
         }
       }
     }

@@ -198,6 +198,21 @@ export const override = (under: LimitsInput, over: LimitsInput): LimitsInput => 
   }
 }
 
+/** The same limits, none of them above `most`; a reserve never exceeds its limit. */
+export const lower = (limits: Limits, most: { readonly usd?: number; readonly tokens?: number }): Limits => {
+  const least = (a: number | undefined, b: number | undefined) =>
+    a === undefined ? b : b === undefined ? a : Math.min(a, b)
+  const lowered: { -readonly [K in keyof Limits]: Limits[K] } = { ...limits }
+  const reserve: { -readonly [K in keyof Amounts]: Amounts[K] } = { ...limits.reserve }
+  for (const name of ["usd", "tokens"] as const) {
+    const limit = least(limits[name], most[name])
+    if (limit !== undefined) lowered[name] = limit
+    const kept = least(reserve[name], limit)
+    if (kept !== undefined && reserve[name] !== undefined) reserve[name] = kept
+  }
+  return limits.reserve === undefined ? lowered : { ...lowered, reserve }
+}
+
 /** Stored limits in the form in which a user writes them. */
 export const toInput = (limits: Limits): LimitsInput => {
   const amounts = ({ timeMs, ...rest }: Amounts): AmountsInput => ({

@@ -66,6 +66,9 @@ export const add = (a: number, b: number): number => fromNanos(toNanos(a) + toNa
 /** The exact difference of two amounts in USD. */
 export const subtract = (a: number, b: number): number => fromNanos(toNanos(a) - toNanos(b))
 
+/** The largest amount in USD that can be given to each of `count`. */
+export const share = (usd: number, count: number): number => fromNanos(Math.floor(toNanos(usd) / count))
+
 const million = 1_000_000n
 
 /**

@@ -382,7 +382,7 @@ export const apply = (draft: Draft, event: RunEvent): void => {
       if (call === undefined || !continues(call)) draft.toolCalls++
       const { attempt, holdTokens, holdUsd } = event
       replace(draft, event.callId, (call) => ({
-        ...call,
+        ...(call.agent === true ? without(without(call, "holdUsd"), "holdTokens") : call),
         status: "running",
         attempts: attempt,
         ...(holdUsd === undefined ? undefined : { holdUsd }),

@@ -1,0 +1,74 @@
+/**
+ * What a run lets its sub-agents use: a part of what it has left, held until the child has ended, so that several
+ * children at a time cannot spend the same money.
+ */
+import * as Limits from "../run/Limits.ts"
+import * as Money from "../run/Money.ts"
+import type { PendingCall, RunState } from "../run/RunState.ts"
+import * as State from "../run/RunState.ts"
+import type { Allowance } from "./ChildRun.ts"
+
+/** What is held for a child, as it is written down with its start. */
+export interface Hold {
+  readonly holdUsd?: number
+  readonly holdTokens?: number
+}
+
+/** The next of `waiting` children gets an equal part of what this purpose may still use and nobody holds yet. */
+export const hold = (state: RunState, { purpose }: PendingCall, waiting: number): Hold => {
+  const { limits, pending } = state
+  const { tokens, usd } = State.used(state)
+  const kept = purpose === "investigate" ? limits.reserve : undefined
+  const held = pending.filter(({ status }) => status === "running")
+  const usdLeft = () =>
+    [kept?.usd, usd, ...held.map(({ holdUsd }) => holdUsd)].reduce<number>(
+      (left, amount) => Money.subtract(left, amount ?? 0),
+      limits.usd ?? 0
+    )
+  const tokensLeft = () =>
+    [kept?.tokens, tokens, ...held.map(({ holdTokens }) => holdTokens)].reduce<number>(
+      (left, amount) => left - (amount ?? 0),
+      limits.tokens ?? 0
+    )
+  return {
+    ...(limits.usd === undefined ? undefined : { holdUsd: Money.share(Math.max(0, usdLeft()), waiting) }),
+    ...(limits.tokens === undefined
+      ? undefined
+      : { holdTokens: Math.floor(Math.max(0, tokensLeft()) / waiting) })
+  }
+}
+
+/** What the child of this call may use. */
+export const of = ({ limits, pending }: RunState, callId: string): Allowance => {
+  const call = pending.find((each) => each.callId === callId)
+  return { usd: call?.holdUsd, tokens: call?.holdTokens, hold: limits.money === "hold" }
+}
+
+/**
+ * The limits of a child that is taken up again. Money and tokens are allowed anew: what the parent has left may be more or
+ * less by now than when the child was started.
+ */
+export const renew = (child: RunState, own: Limits.Limits, allowance: Allowance): Limits.Limits => {
+  const { money: _money, tokens: _tokens, usd: _usd, ...rest } = child.limits
+  const { money, tokens, usd } = own
+  const limits = {
+    ...rest,
+    ...(usd === undefined ? undefined : { usd }),
+    ...(tokens === undefined ? undefined : { tokens }),
+    ...(money === undefined ? undefined : { money })
+  }
+  return within(limits, allowance, State.used(child))
+}
+
+/** Limits of a child's agent, and within them what its parent allows on top of what the child has used. */
+export const within = (
+  limits: Limits.Limits,
+  { hold, tokens, usd }: Allowance,
+  used: { readonly usd: number; readonly tokens: number }
+): Limits.Limits => {
+  const most = {
+    ...(usd === undefined ? undefined : { usd: Money.add(used.usd, usd) }),
+    ...(tokens === undefined ? undefined : { tokens: used.tokens + tokens })
+  }
+  return { ...Limits.lower(limits, most), ...(hold ? { money: "hold" } : undefined) }
+}
