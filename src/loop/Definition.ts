@@ -17,6 +17,7 @@ import type { RunNotFound } from "../store/RunStore.ts"
 import * as Contract from "./Contract.ts"
 import type { Job } from "./Job.ts"
 import type * as Policy from "./Policy.ts"
+import { Probe } from "./Probe.ts"
 import type * as ToolRunner from "./ToolRunner.ts"
 
 /** A money limit is set, and the price of the model is not known: put it into `PriceBook`. */
@@ -90,7 +91,8 @@ const modelHere = Effect.map(Effect.serviceOption(Model.ModelName), Option.getOr
 
 /** Makes an agent ready to run with the services that are here. */
 export const prepare = Effect.fnUntraced(function* (definition: Definition, streaming: boolean) {
-  const own = yield* definition.tools
+  const probe = yield* Probe
+  const own = probe.tools(yield* definition.tools)
   const { contract } = definition
   const taken = [contract?.submit.name, contract?.ask.name].find(
     (name) => name !== undefined && Object.hasOwn(own.tools, name)
@@ -118,6 +120,7 @@ export const prepare = Effect.fnUntraced(function* (definition: Definition, stre
     },
     policy: definition.policy,
     streaming,
+    probe,
     model,
     priceOf,
     chatSpan: Spans.chat({ provider, model, temperature, topP, maxOutputTokens }, before),

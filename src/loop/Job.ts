@@ -9,6 +9,7 @@ import type { Price, Usage } from "../run/Money.ts"
 import type { Rules } from "../run/NextStep.ts"
 import type { Contract } from "./Contract.ts"
 import type { Policy } from "./Policy.ts"
+import type { Probe } from "./Probe.ts"
 import type { Tools } from "./ToolRunner.ts"
 import type { Reply } from "./Transcript.ts"
 
@@ -22,6 +23,8 @@ export interface Job {
   readonly policy: Policy
   /** Whether the model is asked for a stream, whose text is published as it comes. */
   readonly streaming: boolean
+  /** What stands around its model calls. */
+  readonly probe: Probe
   readonly model: string | undefined
   /** Describes effect's own span of a model call. */
   readonly chatSpan: SpanTransformer

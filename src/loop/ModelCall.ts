@@ -254,7 +254,7 @@ export const ask = Effect.fnUntraced(function* (
       toolCallValidation: "deferred",
       toolChoice: toolChoiceFor(job, purpose)
     }
-    const request = job.streaming
+    const unprobed = job.streaming
       ? streamed(options, (delta) =>
           journal.publish({
             type: "text_delta",
@@ -265,6 +265,7 @@ export const ask = Effect.fnUntraced(function* (
           })
         )
       : whole(options)
+    const request = job.probe.model(journal.runId, unprobed)
     const timeLeft = () => Limits.timeLeftMs(journal.state().limits, journal.elapsedMs(), purpose)
     const limitMs = timeLeft()
     const outcome =
