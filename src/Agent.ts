@@ -55,6 +55,7 @@ export {
 } from "./Decision.ts"
 export {
   AgentMismatch,
+  HoldUnavailable,
   type Refused,
   UnpricedModel
 } from "./loop/Definition.ts"

@@ -30,6 +30,16 @@ export class UnpricedModel extends Schema.TaggedError<UnpricedModel>()("Unpriced
   }
 }
 
+/** The worst case of a model call is to be held (`money: "hold"`), and nothing says what it is. */
+export class HoldUnavailable extends Schema.TaggedError<HoldUnavailable>()("HoldUnavailable", {
+  agent: Schema.String,
+  problem: Schema.String
+}) {
+  override get message(): string {
+    return `${this.agent} cannot hold the worst case of its model calls: ${this.problem}`
+  }
+}
+
 /** The stored run is not one of this agent: another agent's, or its result no longer fits this one's output. */
 export class AgentMismatch extends Schema.TaggedError<AgentMismatch>()("AgentMismatch", {
   runId: Schema.String,
@@ -42,7 +52,7 @@ export class AgentMismatch extends Schema.TaggedError<AgentMismatch>()("AgentMis
 }
 
 /** What is refused before anything has run. */
-export type Refused = UnpricedModel | AgentMismatch | Limits.InvalidLimits | RunNotFound
+export type Refused = UnpricedModel | HoldUnavailable | AgentMismatch | Limits.InvalidLimits | RunNotFound
 
 /** An agent as it was defined. */
 export interface Definition {
@@ -122,6 +132,7 @@ export const prepare = Effect.fnUntraced(function* (definition: Definition, stre
     streaming,
     probe,
     model,
+    maxOutputTokens,
     priceOf,
     chatSpan: Spans.chat({ provider, model, temperature, topP, maxOutputTokens }, before),
     count: (prompt, tools, reply) => {

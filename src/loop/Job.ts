@@ -26,6 +26,8 @@ export interface Job {
   /** What stands around its model calls. */
   readonly probe: Probe
   readonly model: string | undefined
+  /** The output cap of the model's requests, in tokens. */
+  readonly maxOutputTokens: number | undefined
   /** Describes effect's own span of a model call. */
   readonly chatSpan: SpanTransformer
   readonly priceOf: (model: string | undefined) => Price | undefined

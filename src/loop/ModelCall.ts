@@ -9,18 +9,19 @@ import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Random from "effect/Random"
+import * as Result from "effect/Result"
 import * as Stream from "effect/Stream"
 import * as Limits from "../run/Limits.ts"
 import { callsOf, type Message, textOf } from "../run/Message.ts"
 import * as Money from "../run/Money.ts"
-import type { Ending } from "../run/NextStep.ts"
-import type { Estimate } from "../run/RunEvent.ts"
-import type { RunState } from "../run/RunState.ts"
+import { type Ending, outOf } from "../run/NextStep.ts"
+import * as RunState from "../run/RunState.ts"
 import type { Job } from "./Job.ts"
 import type { Journal } from "./Journal.ts"
 import * as Plan from "./Plan.ts"
 import type { AnyToolkit } from "./ToolRunner.ts"
-import { type Mirror, mirror, type Reply, readReply, usageOf } from "./Transcript.ts"
+import { type Mirror, mirror, type Reply, readReply, toPrompt, usageOf } from "./Transcript.ts"
+import * as TurnClaim from "./TurnClaim.ts"
 import * as Words from "./Words.ts"
 
 /** What one driver keeps beside the state for its model calls. */
@@ -40,23 +41,6 @@ export const converse = (job: Job, messages: ReadonlyArray<Message>): Conversati
     handle: (name) => Effect.die(new Error(`${name} is not run by the model's client`))
   }
 })
-
-/**
- * What the next call is expected to use if it never comes back: the size of the last one, without a tokeniser. The
- * first call of a run counts nothing.
- */
-const estimateOf = (job: Job, state: RunState): Estimate => {
-  const { completionTokens, promptTokens } = state.lastUsage
-  const usage = {
-    promptTokens: promptTokens + completionTokens,
-    completionTokens
-  }
-  const price = job.priceOf(job.model)
-  return {
-    usage,
-    costUsd: price === undefined ? 0 : Money.costOf(price, usage)
-  }
-}
 
 /** What came of one attempt: the parts that arrived, and the error that ended them. */
 interface Attempt {
@@ -140,7 +124,7 @@ const refusedForGood: ReadonlySet<string> = new Set([
 ])
 
 /** What a model call's last failure means for the run. A key that was rotated must not destroy a long run. */
-const endingOf = (error: AiError.AiError, state: RunState): Ending => {
+const endingOf = (error: AiError.AiError, state: RunState.RunState): Ending => {
   const tag = error.reason._tag
   const refused = refusedForGood.has(tag) || (tag === "AuthenticationError" && state.turns === 0)
   return refused
@@ -209,6 +193,7 @@ const take = Effect.fnUntraced(function* (
     calls,
     usage,
     ...(reply.usage === undefined ? { counted: true as const } : undefined),
+    ...(TurnClaim.exceeded(journal.state(), usage, costUsd) ? { overHold: true as const } : undefined),
     costUsd,
     totalUsd: Money.add(before, costUsd),
     ...(unpriced === undefined ? undefined : { unpriced }),
@@ -233,16 +218,29 @@ export const ask = Effect.fnUntraced(function* (
   for (let attempt = 1; ; attempt++) {
     const before = journal.state()
     const turn = before.turns + 1
-    const announce = purpose === "handoff" && before.handoffTold !== true && before.exhausted !== undefined
+    const announce = purpose === "handoff" && before.handoffTold !== true
+    const note = announce && before.exhausted !== undefined ? Words.handoffNote(before.exhausted) : undefined
+    const said = (): ReadonlyArray<Prompt.Message> => {
+      const prompt = conversation.mirror.of(before.messages).content
+      return note === undefined ? prompt : [...prompt, toPrompt({ role: "user", content: note })]
+    }
+    const claim = yield* TurnClaim.make(job, before, said, purpose)
+    if (Result.isFailure(claim)) {
+      const { exhausted } = claim.failure
+      if (purpose === "handoff" || !Limits.keeps(before.limits, exhausted.resource)) {
+        const ending = outOf(Limits.refresh(before.exhausted, RunState.used(before)) ?? exhausted)
+        return { ...ending, detail: `${ending.detail}, and the next model call might pass it` }
+      }
+      yield* journal.commit({ type: "handoff", exhausted })
+      return undefined
+    }
     yield* journal.commit({
       type: "turn_started",
       turn,
       attempt,
       purpose,
-      estimate: estimateOf(job, before),
-      ...(announce && before.exhausted !== undefined
-        ? { note: Words.handoffNote(before.exhausted) }
-        : undefined)
+      estimate: claim.success,
+      ...(note === undefined ? undefined : { note })
     })
     const state = journal.state()
     const prompt = conversation.mirror.of(state.messages)

@@ -4,7 +4,8 @@
 import { randomUUID } from "node:crypto"
 import type * as LanguageModel from "effect/ai/LanguageModel"
 import * as Effect from "effect/Effect"
-import { fromInput, type LimitsInput, override, toInput } from "../run/Limits.ts"
+import { CapsOutput } from "../provider/RequestParams.ts"
+import { fromInput, type Limits, type LimitsInput, override, toInput } from "../run/Limits.ts"
 import type { Message } from "../run/Message.ts"
 import type { LiveEvent, Parent } from "../run/RunEvent.ts"
 import * as RunExit from "../run/RunExit.ts"
@@ -16,6 +17,7 @@ import type { Allowance } from "./ChildRun.ts"
 import {
   AgentMismatch,
   type Definition,
+  HoldUnavailable,
   limitsOf,
   prepare,
   type Refused,
@@ -57,9 +59,21 @@ type Failures = RunExit.RunExit | RunBusy | RunStoreError | Refused
 const ready = Effect.fnUntraced(function* (
   definition: Definition,
   around: Surroundings,
-  usd: number | undefined
+  { money, usd }: Limits
 ) {
   const job: Job = yield* prepare(definition, around.streaming)
+  if (money === "hold") {
+    const agent = definition.name
+    if (job.maxOutputTokens === undefined) {
+      const problem = "set RequestParams.maxOutputTokens, so that a reply has a largest size"
+      return yield* new HoldUnavailable({ agent, problem })
+    }
+    if (!(yield* CapsOutput)) {
+      const problem =
+        "its provider does not say that it enforces maxOutputTokens; see RequestParams.CapsOutput"
+      return yield* new HoldUnavailable({ agent, problem })
+    }
+  }
   if (usd !== undefined && job.priceOf(job.model) === undefined) {
     return yield* new UnpricedModel({
       agent: definition.name,
@@ -95,7 +109,7 @@ const startNew = Effect.fnUntraced(function* (
   const own = yield* limitsOf(definition, options.limits)
   const { allowance } = around
   const limits = allowance === undefined ? own : Allowances.within(own, allowance, { usd: 0, tokens: 0 })
-  const job = yield* ready(definition, around, limits.usd)
+  const job = yield* ready(definition, around, limits)
   const earlier = options.after === undefined ? [] : yield* transcriptOf(definition, options.after)
   const system: ReadonlyArray<Message> =
     definition.instructions === undefined ? [] : [{ role: "system", content: definition.instructions }]
@@ -141,7 +155,7 @@ const takeUp = Effect.fnUntraced(function* (
   }
   if (state.status === "completed" || (state.status === "failed" && !force)) return state
   const changed = yield* changedLimits(definition, state, limits, around.allowance)
-  const job = yield* ready(definition, around, (changed ?? state.limits).usd)
+  const job = yield* ready(definition, around, changed ?? state.limits)
   return yield* Session.resume(job, state, { limits: changed, message }, around.watcher)
 })
 

@@ -12,7 +12,7 @@ import { RunBusy, RunNotFound, RunStoreError } from "../store/RunStore.ts"
 import { CurrentCall } from "../tool/CurrentCall.ts"
 import * as ToolFailure from "../tool/ToolFailure.ts"
 import { ChildEnded, ChildLink, ChildRefused, ChildStuck, ChildSuspended } from "./ChildRun.ts"
-import { AgentMismatch, type Definition, UnpricedModel } from "./Definition.ts"
+import { AgentMismatch, type Definition, HoldUnavailable, UnpricedModel } from "./Definition.ts"
 import * as Runs from "./Runs.ts"
 import * as Words from "./Words.ts"
 
@@ -60,6 +60,7 @@ const isStuck = (error: unknown): error is ChildStuck["error"] =>
 const isRefused = (error: unknown): error is ChildRefused["error"] =>
   error instanceof RunNotFound ||
   error instanceof UnpricedModel ||
+  error instanceof HoldUnavailable ||
   error instanceof AgentMismatch ||
   error instanceof InvalidLimits
 

@@ -249,7 +249,8 @@ export const layer = (
   return Layer.mergeAll(
     Layer.effect(LanguageModel.LanguageModel, make(options)),
     Layer.succeed(Model.ProviderName, options.provider ?? (host === "api.openai.com" ? "openai" : host)),
-    Layer.succeed(Model.ModelName, options.model)
+    Layer.succeed(Model.ModelName, options.model),
+    Layer.succeed(RequestParams.CapsOutput, true)
   )
 }
 

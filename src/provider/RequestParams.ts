@@ -47,6 +47,20 @@ export const RequestParams = Context.Reference<RequestParams>("checkrein/Request
   defaultValue: (): RequestParams => ({})
 })
 
+/**
+ * Whether the model in force keeps every reply within `maxOutputTokens`. The providers here say so; set it beside a
+ * provider of your own that does, for `money: "hold"` relies on it.
+ *
+ * @example
+ * ```ts
+ * import * as Layer from "effect/Layer"
+ * import { RequestParams } from "checkrein/provider"
+ *
+ * const enforced = Layer.succeed(RequestParams.CapsOutput, true)
+ * ```
+ */
+export const CapsOutput = Context.Reference<boolean>("checkrein/CapsOutput", { defaultValue: () => false })
+
 /** Runs an effect with these parameters added to those in force; the ones given here win. */
 export const add =
   (params: RequestParams) =>

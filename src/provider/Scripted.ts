@@ -134,6 +134,7 @@ export const layer = (
   return Layer.mergeAll(
     Layer.effect(LanguageModel.LanguageModel, service),
     Layer.succeed(Model.ProviderName, provider),
-    Layer.succeed(Model.ModelName, model)
+    Layer.succeed(Model.ModelName, model),
+    Layer.succeed(RequestParams.CapsOutput, true)
   )
 }

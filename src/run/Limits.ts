@@ -325,6 +325,12 @@ export const timeLeftMs = ({ reserve, timeMs }: Limits, elapsedMs: number, purpo
   return Math.max(0, timeMs - kept - elapsedMs)
 }
 
+/** Whether a part of a resource is kept for the handoff. */
+export const keeps = ({ reserve }: Limits, resource: Resource): boolean => {
+  const name = rows.find(([each]) => each === resource)?.[1]
+  return name !== undefined && (reserve?.[name] ?? 0) > 0
+}
+
 /** The same limit with what has been used of it by now; `undefined` stays what it is. */
 export const refresh = (exhausted: Exhausted | undefined, used: Used): Exhausted | undefined => {
   const name = rows.find(([resource]) => resource === exhausted?.resource)?.[1]

@@ -70,7 +70,8 @@ const unit: Record<Limits.Resource, (amount: number) => string> = {
   tool_calls: (n) => `${n} tool calls`
 }
 
-const outOf = (exhausted: Limits.Exhausted): Ending => {
+/** How a run ends that has run out of something. */
+export const outOf = (exhausted: Limits.Exhausted): Ending => {
   const { limit, resource, used } = exhausted
   const amount = unit[resource]
   const detail = `used ${amount(used)} of a limit of ${amount(limit)}`
