@@ -101,9 +101,19 @@ export const Parent = Schema.Struct({
 export type Parent = typeof Parent.Type
 
 /**
+ * What a run has to come to if text does not complete it: the tool with which the result is submitted, and what that
+ * takes, as a JSON Schema. A long one is left out.
+ */
+export const Contract = Schema.Struct({
+  tool: Schema.String,
+  schema: Schema.optionalKey(Schema.Json)
+})
+export type Contract = typeof Contract.Type
+
+/**
  * What a tool has seen, for whoever takes the work over: a `source` (the root or revision that was looked at), a `file`
- * that was read, a `command` that came to its end (`outcome` says how), or an `observation`. `digest` tells one content
- * from another.
+ * that was read, a `command` that came to its end, or an `observation`. `digest` tells one content from another;
+ * `outcome` says how a command ended, and of a file which part was read, if not all of it.
  */
 export const Evidence = Schema.Struct({
   kind: Schema.Literals(["source", "file", "command", "observation"]),
@@ -142,6 +152,7 @@ const RunStarted = event("run_started", {
   agent: Schema.String,
   messages: Schema.Array(Message),
   limits: Limits,
+  contract: Schema.optionalKey(Contract),
   parent: Schema.optionalKey(Parent),
   after: Schema.optionalKey(Schema.String)
 })

@@ -11,9 +11,13 @@
  * The fifth, `completed`, is the success `Completed`.
  */
 import * as Schema from "effect/Schema"
+import * as Handoff from "./Handoff.ts"
 import * as Limits from "./Limits.ts"
 import { ApprovalRequest } from "./RunEvent.ts"
 import * as State from "./RunState.ts"
+import { approvalsOf, questionOf, unknownOf } from "./Waiting.ts"
+
+export { approvalsOf, questionOf, unknownOf } from "./Waiting.ts"
 
 /** A run that came to its end: the typed answer, and the state it ended in. */
 export interface Completed<out A> {
@@ -34,6 +38,10 @@ export class MaxTurnsExceeded extends Schema.TaggedError<MaxTurnsExceeded>()("Ma
 }) {
   readonly status = "max_turns_exceeded"
   readonly resumable = true
+  /** What the run leaves to whoever takes the work over; worked out from `run` each time it is asked for. */
+  get handoff(): Handoff.Handoff {
+    return Handoff.of(this.run)
+  }
   override get message(): string {
     return sentence(this.run)
   }
@@ -48,6 +56,10 @@ export class BudgetExceeded extends Schema.TaggedError<BudgetExceeded>()("Budget
 }) {
   readonly status = "budget_exceeded"
   readonly resumable = true
+  /** What the run leaves to whoever takes the work over; worked out from `run` each time it is asked for. */
+  get handoff(): Handoff.Handoff {
+    return Handoff.of(this.run)
+  }
   override get message(): string {
     return sentence(this.run)
   }
@@ -157,39 +169,6 @@ export type RunExit = typeof RunExit.Type
 
 /** Whether a value is one of the exits. */
 export const isRunExit: (u: unknown) => u is RunExit = Schema.is(RunExit)
-
-const asRequest = (state: State.RunState) => (call: State.PendingCall) => ({
-  runId: state.runId,
-  callId: call.callId,
-  tool: call.tool,
-  args: call.args,
-  argsDigest: call.argsDigest,
-  ...(call.problem === undefined ? undefined : { problem: call.problem })
-})
-
-/** All calls that wait for a decision, those of suspended children included. */
-export const approvalsOf = (state: State.RunState): ReadonlyArray<ApprovalRequest> => [
-  ...State.undecided(state).map(asRequest(state)),
-  ...state.pending.flatMap((call) => call.suspension?.approvals ?? [])
-]
-
-/** All calls of unknown outcome, those of suspended children included. */
-export const unknownOf = (state: State.RunState): ReadonlyArray<ApprovalRequest> => [
-  ...State.unknownOutcomes(state).map(asRequest(state)),
-  ...state.pending.flatMap((call) => call.suspension?.unknown ?? [])
-]
-
-/** The question a run waits for an answer to: its own, or a child's. */
-export const questionOf = (
-  state: State.RunState
-): { readonly runId: string; readonly callId: string; readonly text: string } | undefined => {
-  const call = state.pending.find((pending) => pending.kind === "input")
-  if (call === undefined)
-    return state.pending.find((pending) => pending.suspension?.question)?.suspension?.question
-  const { args } = call
-  const question = typeof args === "object" && args !== null && "question" in args ? args.question : ""
-  return { runId: state.runId, callId: call.callId, text: String(question) }
-}
 
 const isNonEmpty = <A>(items: ReadonlyArray<A>): items is readonly [A, ...Array<A>] => items.length > 0
 

@@ -11,6 +11,8 @@ import { callsOf, Message, textOf } from "./Message.ts"
 import * as Money from "./Money.ts"
 import * as Repetition from "./Repetition.ts"
 import {
+  CallEffect,
+  Contract,
   Estimate,
   Evidence,
   Handling,
@@ -44,6 +46,7 @@ export const PendingCall = Schema.Struct({
   status: Schema.Literals(["waiting", "running", "suspended", "unknown"]),
   attempts: Schema.Natural,
   suspension: Schema.optionalKey(Suspension),
+  evidence: Schema.optionalKey(Schema.Array(Evidence)),
   reconciled: Schema.optionalKey(Schema.Literal(true)),
   holdUsd: Schema.optionalKey(Schema.Finite),
   holdTokens: Schema.optionalKey(Schema.Natural),
@@ -52,16 +55,29 @@ export const PendingCall = Schema.Struct({
 })
 export type PendingCall = typeof PendingCall.Type
 
-/** A call that was executed: what it brought, by digest, and what its tool says that it has seen. */
+/**
+ * A call that was executed: what it brought, by digest, what its tool says that it has seen, and the cost (USD) of the
+ * child run that it was, if it was one.
+ */
 export const Finding = Schema.Struct({
   callId: Schema.String,
   tool: Schema.String,
   args: Schema.Json,
+  effect: CallEffect,
   ok: Schema.Boolean,
   digest: Schema.optionalKey(Schema.String),
-  evidence: Schema.Array(Evidence)
+  evidence: Schema.Array(Evidence),
+  childCostUsd: Schema.optionalKey(Schema.Finite)
 })
 export type Finding = typeof Finding.Type
+
+/** A call that the model asked for and did not get, because what the run may use was used up. */
+export const Refused = Schema.Struct({
+  callId: Schema.String,
+  tool: Schema.String,
+  args: Schema.Json
+})
+export type Refused = typeof Refused.Type
 
 /** Work that a tool has started and that goes on. `handling` is what was done about it when the run last stopped. */
 export const Operation = Schema.Struct({
@@ -83,6 +99,7 @@ const Fields = Schema.Struct({
   seq: Schema.Natural,
   agent: Schema.String,
   parent: Schema.optionalKey(Parent),
+  contract: Schema.optionalKey(Contract),
   status: RunStatus,
   reason: Schema.optionalKey(Reason),
   detail: Schema.optionalKey(Schema.String),
@@ -90,6 +107,7 @@ const Fields = Schema.Struct({
   startedAt: Schema.String,
   updatedAt: Schema.String,
   messages: Schema.Array(Message),
+  given: Schema.Natural,
   turns: Schema.Natural,
   toolCalls: Schema.Natural,
   usage: Money.Usage,
@@ -107,6 +125,7 @@ const Fields = Schema.Struct({
   result: Schema.optionalKey(Schema.Json),
   summary: Schema.optionalKey(Schema.String),
   refusedInTurn: Schema.optionalKey(Schema.Natural),
+  refused: Schema.Array(Refused),
   findings: Schema.Array(Finding),
   operations: Schema.Array(Operation),
   repetition: Repetition.Repetition,
@@ -117,10 +136,12 @@ const Fields = Schema.Struct({
  * The state of a run; plain JSON. Its fields in words:
  *
  * - `status`, `reason`, `detail`: where it stands, and why it stopped
- * - `messages`: the transcript; `turns`, `toolCalls`, `usage`, `costUsd` (USD), `elapsedMs`: what it has used
+ * - `messages`: the transcript, of which the run began with the first `given`
+ * - `turns`, `toolCalls`, `usage`, `costUsd` (USD), `elapsedMs`: what it has used
  * - `pending`: the calls without a result, with what was decided about each; `held`: what was said meanwhile
  * - `phase`: `handoff` once only the reserve is left, and `summary` what the model said then
- * - `result`: the answer as JSON, once there is one
+ * - `result`: the answer as JSON, once there is one; `contract`: what it has to be submitted as, if it has to
+ * - `refused`: the calls that were asked for in vain since the run was last taken up
  * - `findings`: what the calls that ran have brought, by digest; `operations`: work that they started and that may go on
  * - `childTokens`: the tokens of sub-agents, which are not in `usage`; their cost is in `costUsd`
  * - `claim`: the model call that is on its way; `inbox`: the last command from outside that was taken in
@@ -156,6 +177,7 @@ const empty = (runId: string): Draft => ({
   startedAt: "",
   updatedAt: "",
   messages: [],
+  given: 0,
   turns: 0,
   toolCalls: 0,
   usage: Money.noUsage,
@@ -168,6 +190,7 @@ const empty = (runId: string): Draft => ({
   pending: [],
   held: [],
   answered: false,
+  refused: [],
   findings: [],
   operations: [],
   repetition: Repetition.none(),
@@ -296,6 +319,31 @@ const settleLostClaim = (draft: Draft): void => {
 const letGo = (call: PendingCall): PendingCall =>
   call.status === "running" ? { ...call, status: call.effect === "write" ? "unknown" : "waiting" } : call
 
+const found = (
+  { args, callId, effect, tool }: PendingCall,
+  brought: Pick<Finding, "ok" | "digest" | "evidence" | "childCostUsd">
+): Finding => ({ callId, tool, args, effect, ...brought })
+
+/** Notes of a call that has its result what it brought, or that it was asked for in vain. */
+const note = (draft: Draft, call: PendingCall, event: Of<"tool_result">): void => {
+  if (call.kind !== "tool") return
+  const { digest, disposition, evidence = [], ok, short } = event
+  if (disposition === "refused" && (draft.phase === "handoff" || short !== undefined)) {
+    const { args, callId, tool } = call
+    draft.refused = [...draft.refused, { callId, tool, args }]
+  }
+  if (disposition !== "executed") return
+  const childCostUsd = event.childCostUsd ?? call.childCostUsd
+  draft.findings.push(
+    found(call, {
+      ok,
+      evidence,
+      ...(digest === undefined ? undefined : { digest }),
+      ...(childCostUsd === undefined ? undefined : { childCostUsd })
+    })
+  )
+}
+
 /** Steps a draft by one event, in place. */
 export const apply = (draft: Draft, event: RunEvent): void => {
   draft.seq = event.seq + 1
@@ -306,7 +354,9 @@ export const apply = (draft: Draft, event: RunEvent): void => {
       draft.agent = event.agent
       draft.startedAt = event.at
       draft.messages.push(...event.messages)
+      draft.given = event.messages.length
       draft.limits = anchor(event.limits, event.at, event.elapsedMs)
+      if (event.contract !== undefined) draft.contract = event.contract
       if (event.parent !== undefined) draft.parent = event.parent
       return
     }
@@ -319,6 +369,7 @@ export const apply = (draft: Draft, event: RunEvent): void => {
       delete draft.exhausted
       delete draft.refusedInTurn
       delete draft.handoffTold
+      draft.refused = []
       // The answer in a handoff was its summary; any other was the answer, even if its driver died before it said so.
       if (draft.phase === "handoff" || event.messages.length > 0) draft.answered = false
       draft.phase = "investigate"
@@ -403,18 +454,15 @@ export const apply = (draft: Draft, event: RunEvent): void => {
       if (event.disposition === "unknown") {
         replace(draft, event.callId, (pending) => ({
           ...pending,
-          status: "unknown"
+          status: "unknown",
+          ...(event.evidence === undefined ? undefined : { evidence: event.evidence })
         }))
         return
       }
       draft.repetition = Repetition.observe(draft.repetition, call, event)
       if (call.kind === "submit" && event.ok) draft.result = call.args
       if (event.short === "tool_calls") draft.refusedInTurn = call.turn
-      if (event.disposition === "executed" && call.kind === "tool" && event.wrongArguments !== true) {
-        const { digest, evidence = [], ok, tool } = event
-        const { args, callId } = call
-        draft.findings.push({ callId, tool, args, ok, evidence, ...(digest === undefined ? {} : { digest }) })
-      }
+      if (event.wrongArguments !== true) note(draft, call, event)
       settle(draft, event.callId, event.tool, event.ok, event.content)
       return
     }
@@ -478,8 +526,7 @@ export const apply = (draft: Draft, event: RunEvent): void => {
       }
       const call = draft.pending.find((pending) => pending.callId === event.callId)
       if (call !== undefined && event.outcome === "happened") {
-        const { args, callId, tool } = call
-        draft.findings.push({ callId, tool, args, ok: true, evidence: [] })
+        draft.findings.push(found(call, { ok: true, evidence: call.evidence ?? [] }))
       }
       settle(draft, event.callId, event.tool, event.outcome === "happened", event.content)
       return

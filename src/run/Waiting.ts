@@ -1,0 +1,38 @@
+/**
+ * What a run that has stopped waits for from people: decisions, answers, and what became of calls.
+ */
+import type { ApprovalRequest } from "./RunEvent.ts"
+import * as State from "./RunState.ts"
+
+const asRequest = (state: State.RunState) => (call: State.PendingCall) => ({
+  runId: state.runId,
+  callId: call.callId,
+  tool: call.tool,
+  args: call.args,
+  argsDigest: call.argsDigest,
+  ...(call.problem === undefined ? undefined : { problem: call.problem })
+})
+
+/** All calls that wait for a decision, those of suspended children included. */
+export const approvalsOf = (state: State.RunState): ReadonlyArray<ApprovalRequest> => [
+  ...State.undecided(state).map(asRequest(state)),
+  ...state.pending.flatMap((call) => call.suspension?.approvals ?? [])
+]
+
+/** All calls of unknown outcome, those of suspended children included. */
+export const unknownOf = (state: State.RunState): ReadonlyArray<ApprovalRequest> => [
+  ...State.unknownOutcomes(state).map(asRequest(state)),
+  ...state.pending.flatMap((call) => call.suspension?.unknown ?? [])
+]
+
+/** The question a run waits for an answer to: its own, or a child's. */
+export const questionOf = (
+  state: State.RunState
+): { readonly runId: string; readonly callId: string; readonly text: string } | undefined => {
+  const call = state.pending.find((pending) => pending.kind === "input")
+  if (call === undefined)
+    return state.pending.find((pending) => pending.suspension?.question)?.suspension?.question
+  const { args } = call
+  const question = typeof args === "object" && args !== null && "question" in args ? args.question : ""
+  return { runId: state.runId, callId: call.callId, text: String(question) }
+}
