@@ -16,13 +16,14 @@ export interface Found {
   readonly standIn: StandIn
 }
 
-/** The log analyst of a directory. */
+/** The log analyst of a directory; without its repetition guard, if that is asked for. */
 export const logAnalyst = (
-  root: string
+  root: string,
+  repetition?: "on" | "off"
 ): Effect.Effect<Found, CommandFailed, FileSystem.FileSystem | Path.Path> =>
   Effect.gen(function* () {
     const LogAnalyst = yield* Effect.promise(() => import("./LogAnalyst.ts"))
-    return { agent: yield* LogAnalyst.make(root), standIn: "script" }
+    return { agent: yield* LogAnalyst.make(root, repetition), standIn: "script" }
   })
 
 /** The agent of a module. */

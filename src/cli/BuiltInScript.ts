@@ -12,6 +12,12 @@ export const name = "built-in"
 /** Made-up prices, in USD per million tokens, so that a money limit can be tried. */
 export const price = { input: 2, output: 12 } as const
 
+/** More than any of its replies has, so that `--money hold` can be tried too. */
+export const maxOutputTokens = 2_000
+
+/** As many files are named in one answer. */
+const mostNamed = 20
+
 const common = new Set(
   [
     "about any are contain contains directory does file files find folder from give have how log logs look many mention",
@@ -92,14 +98,30 @@ const third = (transcript: Scripted.Transcript): Scripted.Reply => {
       noted(`None of the ${search.value.searched} text files mentions "${wordOf(task)}".`, note)
     )
   }
-  const also = others.length === 0 ? "" : `; so do ${others.map(({ path }) => path).join(", ")}`
+  const more = others.length > mostNamed ? ` and ${others.length - mostNamed} more` : ""
+  const also =
+    others.length === 0
+      ? ""
+      : `; so do ${others
+          .slice(0, mostNamed)
+          .map(({ path }) => path)
+          .join(", ")}${more}`
   return Scripted.text(
     `${most.path} mentions "${wordOf(task)}": ${most.first}${also}${note === undefined ? "" : `. ${note}`}`
   )
 }
 
+/** What is said where the task may not go on: the harness asks for a handoff in a message of its own. */
+const handoff = ({ lastToolResult }: Scripted.Transcript): Scripted.Reply =>
+  Scripted.text(
+    lastToolResult === ""
+      ? "I had to stop before I had looked at anything."
+      : `I had to stop before I had an answer. The last that I saw: ${lastToolResult.slice(0, 500)}`
+  )
+
 /** The script: lists the files, then searches them for the word that the task is about, or deletes the one it names. */
 export const script: Scripted.Script = Scripted.make(name, (_, transcript) => {
+  if (/\bWrite a handoff\b/.test(transcript.task)) return handoff(transcript)
   // Counted from the last question, so that a run which was resumed with a message begins anew.
   const since = transcript.messages.findLastIndex((message) => message.role === "user")
   const turn = transcript.messages.slice(since).filter((message) => message.role === "assistant").length

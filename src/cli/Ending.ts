@@ -72,7 +72,7 @@ const more = ({ exhausted }: RunState): ReadonlyArray<string> => {
     case "time":
       return ["--max-time", `${Math.ceil(twice / 1000)}s`]
     case "tool_calls":
-      return ["--max-tool-calls", String(twice)]
+      return ["--max-calls", String(twice)]
     default:
       return ["--max-turns", String(twice)]
   }

@@ -1,20 +1,17 @@
 /**
- * The flags that limit a run.
+ * The flags that limit a run: what it may use, what of that is kept for a handoff, and how spend is held to it.
  */
+import type * as Command from "effect/cli/Command"
 import * as Flag from "effect/cli/Flag"
 import * as Option from "effect/Option"
 import type { LimitsInput } from "../run/Limits.ts"
 
-const count = (name: string, what: string): Flag.Flag<Option.Option<number>> =>
-  Flag.Int(name).pipe(
-    Flag.filter(
-      (value) => value >= 0,
-      (value) => `Expected a whole number of at least 0, got ${value}`
-    ),
-    Flag.withMetavar("N"),
-    Flag.withDescription(what),
-    Flag.optional
-  )
+/** An amount as people write it: how it is read, and what is said of one that cannot be. */
+interface Kind {
+  readonly metavar: string
+  readonly expected: string
+  readonly parse: (text: string) => Option.Option<number>
+}
 
 const unitsMs = [
   [/^(?:ms|millis|milliseconds?)$/, 1],
@@ -30,49 +27,102 @@ export const durationMs = (text: string): Option.Option<number> => {
   return known === undefined ? Option.none() : Option.some(Number(amount) * known[1])
 }
 
-/** The flags; each that is given replaces the agent's own limit. */
+const numberIf =
+  (written: RegExp, holds: (value: number) => boolean) =>
+  (text: string): Option.Option<number> =>
+    written.test(text) && holds(Number(text)) ? Option.some(Number(text)) : Option.none()
+
+const count: Kind = {
+  metavar: "N",
+  expected: "a whole number of at least 0",
+  parse: numberIf(/^\d+$/, Number.isSafeInteger)
+}
+
+const money: Kind = {
+  metavar: "X",
+  expected: "an amount of at least 0",
+  parse: numberIf(/^(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?$/i, Number.isFinite)
+}
+
+const time: Kind = {
+  metavar: "D",
+  expected: 'a duration such as 90s, 10m or "2 hours"',
+  parse: durationMs
+}
+
+const orNone = ({ expected, metavar, parse }: Kind): Kind => ({
+  metavar: `${metavar}|none`,
+  expected: `${expected}, or none`,
+  parse: (text) => (text === "none" ? Option.some(Number.POSITIVE_INFINITY) : parse(text))
+})
+
+const amount = (
+  name: string,
+  { expected, metavar, parse }: Kind,
+  what: string
+): Flag.Flag<Option.Option<number>> =>
+  Flag.String(name).pipe(
+    Flag.filterMap(parse, (text) => `Expected ${expected}, got ${text}`),
+    Flag.withMetavar(metavar),
+    Flag.withDescription(what),
+    Flag.optional
+  )
+
+/** The flags; each that is given replaces the agent's own limit, and `none` lifts it. */
 export const flags = {
-  maxTurns: count("max-turns", "The most model calls"),
-  maxUsd: Flag.Finite("max-usd").pipe(
-    Flag.filter(
-      (value) => value >= 0,
-      (value) => `Expected an amount of at least 0, got ${value}`
+  maxTurns: amount("max-turns", orNone(count), "The most model calls"),
+  maxCalls: amount("max-calls", orNone(count), "The most tool calls, failed attempts included"),
+  maxUsd: amount("max-usd", orNone(money), "The most money, in USD; the model needs a price"),
+  maxTokens: amount("max-tokens", orNone(count), "The most tokens, in and out together"),
+  maxTime: amount("max-time", orNone(time), 'The most time, such as 90s, 10m or "2 hours"'),
+  reserveTurns: amount("reserve-turns", count, "How many of the turns are kept for a handoff"),
+  reserveCalls: amount("reserve-calls", count, "How many of the tool calls are kept for a handoff"),
+  reserveUsd: amount("reserve-usd", money, "How much of the money is kept for a handoff"),
+  reserveTokens: amount("reserve-tokens", count, "How many of the tokens are kept for a handoff"),
+  reserveTime: amount("reserve-time", time, "How much of the time is kept for a handoff"),
+  money: Flag.Literals("money", ["hold", "over-by-one-turn"]).pipe(
+    Flag.withDescription(
+      "Whether a model call is sent only if its worst case fits the limits of money and tokens, or the last one may pass them (default)"
     ),
-    Flag.withMetavar("X"),
-    Flag.withDescription("The most money, in USD; passed by less than one turn. The model needs a price"),
     Flag.optional
-  ),
-  maxTime: Flag.String("max-time").pipe(
-    Flag.filterMap(durationMs, (text) => `Expected a duration such as 90s, 10m or "2 hours", got ${text}`),
-    Flag.withMetavar("D"),
-    Flag.withDescription('The most time, such as 90s, 10m or "2 hours"'),
-    Flag.optional
-  ),
-  maxTokens: count("max-tokens", "The most tokens, in and out together"),
-  maxToolCalls: count("max-tool-calls", "The most tool calls")
+  )
 }
 
 /** What the flags say. */
-export interface Values {
-  readonly maxTurns: Option.Option<number>
-  readonly maxUsd: Option.Option<number>
-  readonly maxTime: Option.Option<number>
-  readonly maxTokens: Option.Option<number>
-  readonly maxToolCalls: Option.Option<number>
+export interface Values extends Command.Command.Config.Infer<typeof flags> {}
+
+const names = ["turns", "toolCalls", "usd", "tokens", "time"] as const
+
+type Name = (typeof names)[number]
+
+/** The amounts that were named. One that was not is absent: it must not replace the agent's own by nothing. */
+const named = (given: { readonly [name in Name]: Option.Option<number> }) => {
+  const amounts: { [name in Name]?: number } = {}
+  for (const name of names) {
+    const value = given[name]
+    if (Option.isSome(value)) amounts[name] = value.value
+  }
+  return amounts
 }
 
-/** The limits that were named. One that was not is absent: it must not replace the agent's own by nothing. */
+/** The limits that were named; empty if none was. */
 export const toLimits = (values: Values): LimitsInput => {
-  const limits: {
-    -readonly [K in "turns" | "usd" | "time" | "tokens" | "toolCalls"]?: number
-  } = {}
-  const all = [
-    ["turns", values.maxTurns],
-    ["usd", values.maxUsd],
-    ["time", values.maxTime],
-    ["tokens", values.maxTokens],
-    ["toolCalls", values.maxToolCalls]
-  ] as const
-  for (const [name, value] of all) if (Option.isSome(value)) limits[name] = value.value
-  return limits
+  const reserve = named({
+    turns: values.reserveTurns,
+    toolCalls: values.reserveCalls,
+    usd: values.reserveUsd,
+    tokens: values.reserveTokens,
+    time: values.reserveTime
+  })
+  return {
+    ...named({
+      turns: values.maxTurns,
+      toolCalls: values.maxCalls,
+      usd: values.maxUsd,
+      tokens: values.maxTokens,
+      time: values.maxTime
+    }),
+    ...(Option.isSome(values.money) ? { money: values.money.value } : undefined),
+    ...(Object.keys(reserve).length === 0 ? undefined : { reserve })
+  }
 }

@@ -105,7 +105,8 @@ const lookUp = (directory: Directory.Directory) => (call: ToolPolicy.Call) =>
 
 /** The agent for a directory. Fails if there is no such directory. */
 export const make = (
-  root: string
+  root: string,
+  repetition: "on" | "off" = "on"
 ): Effect.Effect<
   Agent.Agent<string, never, LanguageModel.LanguageModel>,
   CommandFailed,
@@ -128,6 +129,7 @@ export const make = (
     return Agent.make(`${prefix}${directory.root}`, {
       instructions,
       toolkit,
-      limits: { turns: 20, time: "10 minutes" }
+      limits: { turns: 20, time: "10 minutes" },
+      policy: repetition === "off" ? { repetition } : {}
     }).pipe(Agent.provide(handlers))
   })

@@ -7,7 +7,9 @@ import * as ConfigProvider from "effect/ConfigProvider"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
+import * as Schema from "effect/Schema"
 import * as PriceBook from "../provider/PriceBook.ts"
+import * as RequestParams from "../provider/RequestParams.ts"
 import * as Scripted from "../provider/Scripted.ts"
 import * as BuiltInScript from "./BuiltInScript.ts"
 import { CommandFailed, note, UsageError } from "./Output.ts"
@@ -20,11 +22,14 @@ export type StandIn = "script" | "nothing"
 
 const noModel = "no model: set LLM_BASE_URL and LLM_MODEL, or let the agent's layer provide a LanguageModel"
 
+/** The longest reply, without which `--money hold` cannot tell the worst case of a model call. */
+const longest = (maxOutputTokens: number) => Layer.succeed(RequestParams.RequestParams, { maxOutputTokens })
+
 const standIns: {
   readonly [kind in StandIn]: Layer.Layer<LanguageModel.LanguageModel>
 } = {
   script: Layer.merge(
-    Scripted.layer(BuiltInScript.script),
+    Layer.merge(Scripted.layer(BuiltInScript.script), longest(BuiltInScript.maxOutputTokens)),
     PriceBook.layer({ [BuiltInScript.name]: BuiltInScript.price })
   ),
   // Nothing is counted, so the tokenizer, which takes a second to load, is not.
@@ -34,11 +39,18 @@ const standIns: {
   )
 }
 
+const MaxOutputTokens = Schema.FiniteFromString.check(Schema.isInt(), Schema.isGreaterThan(0))
+
 const endpoint = Effect.gen(function* () {
   const [chat, http] = yield* Effect.promise(() =>
     Promise.all([import("../provider/ChatCompletions.ts"), import("effect/http/FetchHttpClient")])
   )
-  return Layer.merge(Layer.provide(chat.layerConfig(), http.layer), PriceBook.layerConfig)
+  const cap = yield* Config.option(Config.schema(MaxOutputTokens, "LLM_MAX_OUTPUT_TOKENS"))
+  return Layer.mergeAll(
+    Layer.provide(chat.layerConfig(), http.layer),
+    PriceBook.layerConfig,
+    Option.match(cap, { onNone: () => Layer.empty, onSome: longest })
+  )
 })
 
 /** The environment, with a model named on the command line in the place of `LLM_MODEL`. */

@@ -6,7 +6,8 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Agent from "../Agent.ts"
-import { UnpricedModel } from "../loop/Definition.ts"
+import { HoldUnavailable, UnpricedModel } from "../loop/Definition.ts"
+import { InvalidLimits } from "../run/Limits.ts"
 import * as AgentOf from "./AgentOf.ts"
 import * as Drive from "./Drive.ts"
 import * as LimitFlags from "./LimitFlags.ts"
@@ -23,6 +24,7 @@ export interface Input extends LimitFlags.Values {
   readonly store: string
   readonly json: boolean
   readonly trace: Option.Option<string>
+  readonly repetition: Option.Option<"on" | "off">
 }
 
 // No vowels and nothing that looks like something else: ids are typed by people, and should spell no words.
@@ -32,13 +34,22 @@ const letters = "bcdfghjkmnpqrstvwxz23456789"
 export const newRunId = (): string =>
   Array.from({ length: 10 }, () => letters[randomInt(letters.length)]).join("")
 
-/** An unknown price is set in another way here than in code. */
-export const priceHint = (error: unknown): unknown =>
-  error instanceof UnpricedModel
-    ? new CommandFailed({
-        message: `the price of the model ${error.model} is not known, so money cannot be limited: set LLM_PRICE_INPUT and LLM_PRICE_OUTPUT (USD per million tokens)`
-      })
-    : error
+/** What a limit asks for is set in another way here than in code, and limits that contradict each other are flags. */
+export const limitHint =
+  (input: LimitFlags.Values) =>
+  (error: unknown): unknown => {
+    if (error instanceof UnpricedModel) {
+      const message = `the price of the model ${error.model} is not known, so money cannot be limited: set LLM_PRICE_INPUT and LLM_PRICE_OUTPUT (USD per million tokens)`
+      return new CommandFailed({ message })
+    }
+    if (error instanceof HoldUnavailable) {
+      const message = `the worst case of a model call is not known, so it cannot be held: set LLM_MAX_OUTPUT_TOKENS, the most tokens that a reply may have`
+      return new CommandFailed({ message })
+    }
+    return error instanceof InvalidLimits && Object.keys(LimitFlags.toLimits(input)).length > 0
+      ? new UsageError({ message: error.message })
+      : error
+  }
 
 /** Runs a task. */
 export const run = (input: Input) =>
@@ -48,10 +59,18 @@ export const run = (input: Input) =>
         "--root is for the built-in log analyst, and --agent names another agent: use one of them"
       return yield* new UsageError({ message })
     }
+    if (Option.isSome(input.agent) && Option.isSome(input.repetition)) {
+      const message =
+        "--repetition is for the built-in log analyst, and the agent of --agent has a policy of its own"
+      return yield* new UsageError({ message })
+    }
     if (input.task.trim() === "") return yield* new UsageError({ message: "the task is empty" })
     const { agent, standIn } = Option.isSome(input.agent)
       ? yield* AgentOf.ofModule(input.agent.value)
-      : yield* AgentOf.logAnalyst(Option.getOrElse(input.root, () => "."))
+      : yield* AgentOf.logAnalyst(
+          Option.getOrElse(input.root, () => "."),
+          Option.getOrUndefined(input.repetition)
+        )
     const root = newRunId()
     const where = {
       store: input.store,
@@ -67,4 +86,4 @@ export const run = (input: Input) =>
       trace: input.trace,
       where
     }).pipe(Effect.provide(Layer.merge(Models.layer(input.model, standIn), Store.layer(input.store))))
-  }).pipe(Effect.mapError(priceHint))
+  }).pipe(Effect.mapError(limitHint(input)))

@@ -30,11 +30,20 @@ export const trace = Flag.String("trace").pipe(
   Flag.optional
 )
 
+/** `--repetition on|off`. */
+export const repetition = Flag.Literals("repetition", ["on", "off"]).pipe(
+  Flag.withDescription(
+    "Whether a model that repeats itself is told so, and stopped if it goes on (default: on)"
+  ),
+  Flag.optional
+)
+
 // The lines after the first are indented as the help indents that one.
 const description = `Runs an agent on a task, with live progress on stderr and the answer on stdout.
 
   The built-in agent answers questions about the files of a directory. The model is the one at LLM_BASE_URL
-  (LLM_MODEL, LLM_API_KEY, LLM_PRICE_INPUT, LLM_PRICE_OUTPUT); without it a built-in script answers.
+  (LLM_MODEL, LLM_API_KEY, LLM_PRICE_INPUT, LLM_PRICE_OUTPUT, LLM_MAX_OUTPUT_TOKENS); without it a built-in script
+  answers.
 
   Exit code: 0 answered, 1 error, 2 wrong usage, 3 stopped short of an answer, 130 Ctrl-C, 143 SIGTERM. A run that
   stopped is kept in the store, and the way to go on is printed.`
@@ -52,6 +61,7 @@ export const command = Command.make(
     agent,
     model,
     ...LimitFlags.flags,
+    repetition,
     store: Store.flag,
     json: Output.json,
     trace
@@ -72,6 +82,15 @@ export const command = Command.make(
     {
       command: 'checkrein run --max-usd 0.05 --max-time 2m "What went wrong last night?"',
       description: "With limits"
+    },
+    {
+      command:
+        'checkrein run --max-calls 12 --reserve-calls 2 --reserve-time 30s --max-time 10m "Why do orders go missing?"',
+      description: "With a part that is kept for a handoff"
+    },
+    {
+      command: 'checkrein run --max-usd 0.05 --money hold "What went wrong last night?"',
+      description: "Never a cent more than the limit"
     },
     {
       command: 'checkrein run --agent ./agent.ts --json "Summarise the week"',

@@ -12,7 +12,7 @@ import * as Ending from "./Ending.ts"
 import * as LimitFlags from "./LimitFlags.ts"
 import * as Models from "./Models.ts"
 import * as Output from "./Output.ts"
-import { priceHint } from "./Run.ts"
+import { limitHint } from "./Run.ts"
 import * as Store from "./Store.ts"
 import * as StoredRun from "./StoredRun.ts"
 
@@ -64,7 +64,7 @@ export const resume = (input: Input) =>
       trace: input.trace,
       where
     }).pipe(Effect.provide(Models.layer(input.model, standIn)))
-  }).pipe(Effect.mapError(priceHint))
+  }).pipe(Effect.mapError(limitHint(input)))
 
 /** Resumes a run. */
 export const resumeStored = (input: Input) => resume(input).pipe(Effect.provide(Store.existing(input.store)))
