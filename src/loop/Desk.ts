@@ -2,10 +2,11 @@
  * What one driver keeps beside the state for its tool calls. It is gone with the driver.
  */
 import { callsOf } from "../run/Message.ts"
-import type { PendingCall, RunState } from "../run/RunState.ts"
+import { live, type PendingCall, type RunState } from "../run/RunState.ts"
 import type { ChildUse } from "./ChildRun.ts"
 import * as Digest from "./Digest.ts"
 import type { Job } from "./Job.ts"
+import * as Plan from "./Plan.ts"
 
 /** A driver's desk. */
 export interface Desk {
@@ -50,19 +51,26 @@ export const make = (job: Job, { messages }: Pick<RunState, "messages">): Desk =
 /** Whether a call leaves the world as it was. A child run may have changed it, whatever its tool is annotated with. */
 const onlyReads = (call: PendingCall): boolean => call.effect === "read" && call.agent !== true
 
-/** The result that a call may reuse instead of being executed. */
-export const known = (job: Job, desk: Desk, call: PendingCall): string | undefined =>
-  job.policy.dedupe === "off" ? undefined : desk.reusable.get(keyOf(call))
+/** The result that a call may reuse instead of being executed. What is said of an operation holds only when it is said. */
+export const known = (job: Job, desk: Desk, call: PendingCall): string | undefined => {
+  const tool = Plan.toolOf(job, call.tool)
+  if (job.policy.dedupe === "off" || tool === undefined) return undefined
+  if (Plan.startsOperations(tool) || Plan.observesOperations(tool)) return undefined
+  return desk.reusable.get(keyOf(call))
+}
 
 /** Notes that a call starts: after a writer no earlier read may be reused. */
 export const starts = (job: Job, desk: Desk, call: PendingCall): void => {
   if (job.policy.dedupe === "read-only" && !onlyReads(call)) desk.reusable.clear()
 }
 
-/** Keeps a successful result, where the policy lets it be reused. */
-export const keep = (job: Job, desk: Desk, call: PendingCall, content: string): void => {
+/**
+ * Keeps a successful result, where the policy lets it be reused. While an operation goes on, which is a writer that has
+ * not ended, no read is kept.
+ */
+export const keep = (job: Job, desk: Desk, state: RunState, call: PendingCall, content: string): void => {
   const { dedupe } = job.policy
-  if (dedupe === "all" || (dedupe === "read-only" && onlyReads(call))) {
+  if (dedupe === "all" || (dedupe === "read-only" && onlyReads(call) && live(state).length === 0)) {
     desk.reusable.set(keyOf(call), content)
   }
 }

@@ -7,7 +7,7 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Result from "effect/Result"
 import { type Ending, nextStep, type Refusal } from "../run/NextStep.ts"
-import type { Body } from "../run/RunEvent.ts"
+import type { Body, Of } from "../run/RunEvent.ts"
 import { questionOf } from "../run/RunExit.ts"
 import type { PendingCall } from "../run/RunState.ts"
 import * as RunState from "../run/RunState.ts"
@@ -19,16 +19,22 @@ import * as Inbox from "./Inbox.ts"
 import type { Job } from "./Job.ts"
 import type { Journal } from "./Journal.ts"
 import * as ModelCall from "./ModelCall.ts"
+import * as Operations from "./Operations.ts"
 import * as Plan from "./Plan.ts"
 import * as ToolCall from "./ToolCall.ts"
 import * as Words from "./Words.ts"
 
-const stopped = (journal: Journal, { detail, exhausted, reason, status }: Ending): Body => ({
+const stopped = (
+  journal: Journal,
+  { detail, exhausted, reason, status }: Ending,
+  operations: NonNullable<Of<"run_stopped">["operations"]> = []
+): Body => ({
   type: "run_stopped",
   status,
   reason,
   detail,
   ...(exhausted === undefined ? undefined : { exhausted }),
+  ...(operations.length === 0 ? undefined : { operations }),
   ...RunState.totals(journal.state())
 })
 
@@ -85,8 +91,10 @@ const reconcile = Effect.fnUntraced(function* (
     } as const
     if (found._tag === "Happened") {
       const { result } = found
-      const content = typeof result === "string" ? result : JSON.stringify(result)
-      yield* journal.commit({ ...base, outcome: "happened", content })
+      const report = Operations.reportOf(result)
+      const note = report === undefined ? undefined : Operations.note(job, journal.state(), call, report)
+      const content = note?.words ?? (typeof result === "string" ? result : JSON.stringify(result))
+      yield* journal.commit(...(note?.before ?? []), { ...base, outcome: "happened", content })
     } else if (found._tag === "DidNotHappen") {
       yield* journal.commit({
         ...base,
@@ -112,7 +120,7 @@ const executeAll = Effect.fnUntraced(function* (
   const running: Array<ToolCall.Claimed> = []
   let children = calls.filter((call) => call.agent === true).length
   for (const call of calls) {
-    const known = ToolCall.withoutExecution(job, desk, call)
+    const known = ToolCall.withoutExecution(job, journal.state(), desk, call)
     if (known !== undefined) {
       journal.stage(known)
       continue
@@ -135,7 +143,7 @@ const executeAll = Effect.fnUntraced(function* (
   return endings.find((ending) => ending !== undefined)
 })
 
-const stop = Effect.fnUntraced(function* (journal: Journal, ending: Ending) {
+const stop = Effect.fnUntraced(function* (job: Job, journal: Journal, ending: Ending) {
   if (ending.reason === "submitted") {
     for (const { callId, kind, tool } of journal.state().pending) {
       if (kind !== "submit") continue
@@ -161,7 +169,9 @@ const stop = Effect.fnUntraced(function* (journal: Journal, ending: Ending) {
       })
     }
   }
-  yield* journal.commit(stopped(journal, ending))
+  const atLimit = ending.reason === "max_turns" || ending.reason === "max_budget"
+  const operations = atLimit ? yield* Operations.settle(job, journal) : []
+  yield* journal.commit(stopped(journal, ending, operations))
 })
 
 const interpret = Effect.fnUntraced(function* (job: Job, journal: Journal, desk: Desk.Desk) {
@@ -199,7 +209,7 @@ const interpret = Effect.fnUntraced(function* (job: Job, journal: Journal, desk:
         ending = step.ending
         break
     }
-    if (ending !== undefined) return yield* stop(journal, ending)
+    if (ending !== undefined) return yield* stop(job, journal, ending)
   }
 })
 

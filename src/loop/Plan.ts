@@ -6,10 +6,12 @@ import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
+import * as SchemaAST from "effect/SchemaAST"
 import type * as Limits from "../run/Limits.ts"
 import type { AssistantMessage, Message, ToolCallPart } from "../run/Message.ts"
 import type { CallEffect, PlannedCall } from "../run/RunEvent.ts"
 import type { PendingCall } from "../run/RunState.ts"
+import * as Operation from "../tool/Operation.ts"
 import { IdempotencyKey, Purpose, Reconcile } from "../tool/ToolPolicy.ts"
 import { IsAgent } from "./ChildRun.ts"
 import * as Digest from "./Digest.ts"
@@ -21,19 +23,41 @@ import * as Words from "./Words.ts"
 export const toolOf = (job: Job, name: string): Tool.Any | undefined =>
   Object.hasOwn(job.tools.tools, name) ? job.tools.tools[name] : undefined
 
-/** What a tool does to the world. A tool that does not exist does nothing. */
+/** Whether a success of a tool may be of this schema, which is known by its identifier: alone, or in a union. */
+const admits = ({ successSchema }: Tool.Any, { ast }: Schema.Top): boolean => {
+  const identifier = SchemaAST.resolveIdentifier(ast)
+  const within = (each: SchemaAST.AST): boolean =>
+    SchemaAST.resolveIdentifier(each) === identifier || (SchemaAST.isUnion(each) && each.types.some(within))
+  return within(successSchema.ast)
+}
+
+/** Whether a tool says that it starts operations. */
+export const startsOperations = (tool: Tool.Any): boolean => admits(tool, Operation.Started)
+
+/** Whether a tool says that it only looks at operations. */
+export const observesOperations = (tool: Tool.Any): boolean =>
+  admits(tool, Operation.Running) && !startsOperations(tool)
+
+/**
+ * What a tool does to the world. A tool that does not exist does nothing. One that starts operations is no mere read,
+ * whatever it is annotated with: two calls of it must not run at once, for they may ask for the same work.
+ */
 export const effectOf = (tool: Tool.Any | undefined): CallEffect => {
-  if (tool === undefined || Context.get(tool.annotations, Tool.Readonly)) return "read"
-  return Context.get(tool.annotations, Tool.Idempotent) ? "idempotent" : "write"
+  if (tool === undefined) return "read"
+  const reads = Context.get(tool.annotations, Tool.Readonly)
+  if (reads && !startsOperations(tool)) return "read"
+  return reads || Context.get(tool.annotations, Tool.Idempotent) ? "idempotent" : "write"
 }
 
 /** Whether a tool is an agent. */
 export const isAgent = (tool: Tool.Any | undefined): boolean =>
   tool !== undefined && Context.get(tool.annotations, IsAgent)
 
-/** What a tool is for. */
-export const purposeOf = (tool: Tool.Any | undefined): Limits.Purpose =>
-  tool === undefined ? "investigate" : Context.get(tool.annotations, Purpose)
+/** What a tool is for. One that looks at operations is for the handoff, also where its author did not say so. */
+export const purposeOf = (tool: Tool.Any | undefined): Limits.Purpose => {
+  if (tool === undefined) return "investigate"
+  return observesOperations(tool) ? "handoff" : Context.get(tool.annotations, Purpose)
+}
 
 /** The key under which a call may be repeated: the tool's own, or a digest. */
 export const keyOf = (job: Job, runId: string, call: PendingCall): string => {

@@ -1,7 +1,7 @@
 /**
- * What an agent's author decides about errors, repetition, reuse and retries.
+ * What an agent's author decides about errors, repetition, reuse, retries and work that goes on.
  */
-import type * as Duration from "effect/Duration"
+import * as Duration from "effect/Duration"
 import type { RepetitionRule } from "../run/NextStep.ts"
 import type { ToolFailure } from "../tool/ToolFailure.ts"
 
@@ -30,6 +30,13 @@ export interface PolicyInput {
   readonly modelRetries?: number | undefined
   /** How long any one tool call may take, unless the tool says otherwise. Default: the time left to the run. */
   readonly toolTimeout?: Duration.Input | undefined
+  /**
+   * What happens at a limit to operations that still go on: they are left alone (`detach`, default), ended through their
+   * tools' `Operation.Control` (`cancel`, 10 seconds at most), or given this long to come to their end, looked at every
+   * second. A grace begins at the limit: a run that stops for its time ends that much later. Wherever else a run stops,
+   * its operations are left alone.
+   */
+  readonly operations?: "detach" | "cancel" | { readonly grace: Duration.Input } | undefined
 }
 
 /** The decisions, complete. */
@@ -40,7 +47,11 @@ export interface Policy {
   readonly repetition: RepetitionRule | undefined
   readonly modelRetries: number
   readonly toolTimeout: Duration.Input | undefined
+  readonly operations: "detach" | "cancel" | { readonly grace: Duration.Duration }
 }
+
+const operationsOf = (operations: PolicyInput["operations"] = "detach"): Policy["operations"] =>
+  typeof operations === "string" ? operations : { grace: Duration.fromInputUnsafe(operations.grace) }
 
 /** Fills in the defaults. */
 export const fromInput = (input: PolicyInput = {}): Policy => ({
@@ -49,5 +60,6 @@ export const fromInput = (input: PolicyInput = {}): Policy => ({
   dedupe: input.dedupe ?? "off",
   repetition: input.repetition === "off" ? undefined : (input.repetition ?? { nameAt: 3, stopAt: 5 }),
   modelRetries: input.modelRetries ?? 3,
-  toolTimeout: input.toolTimeout
+  toolTimeout: input.toolTimeout,
+  operations: operationsOf(input.operations)
 })

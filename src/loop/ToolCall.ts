@@ -11,7 +11,7 @@ import * as Result from "effect/Result"
 import * as Spans from "../observe/Spans.ts"
 import * as Limits from "../run/Limits.ts"
 import type { Body, Of } from "../run/RunEvent.ts"
-import type { PendingCall } from "../run/RunState.ts"
+import type { PendingCall, RunState } from "../run/RunState.ts"
 import { CurrentCall } from "../tool/CurrentCall.ts"
 import { Timeout } from "../tool/ToolPolicy.ts"
 import * as Allowances from "./Allowances.ts"
@@ -20,6 +20,7 @@ import * as Desk from "./Desk.ts"
 import * as Digest from "./Digest.ts"
 import type { Job } from "./Job.ts"
 import type { Journal } from "./Journal.ts"
+import * as Operations from "./Operations.ts"
 import * as Plan from "./Plan.ts"
 import * as ToolOutcome from "./ToolOutcome.ts"
 import type { Output } from "./ToolRunner.ts"
@@ -72,10 +73,15 @@ export const notStarted = (call: PendingCall, detail: string): Body => ({
 })
 
 /**
- * The answer to a call that needs no execution: its tool does not exist, its arguments cannot be read, or its result is
- * known already.
+ * The answer to a call that needs no execution: its tool does not exist, its arguments cannot be read, the work that it
+ * would start goes on already, or its result is known.
  */
-export const withoutExecution = (job: Job, desk: Desk.Desk, call: PendingCall): Body | undefined => {
+export const withoutExecution = (
+  job: Job,
+  state: RunState,
+  desk: Desk.Desk,
+  call: PendingCall
+): Body | undefined => {
   const wrong = (content: string): Body => {
     const digest = Digest.ofText(content)
     return {
@@ -91,7 +97,7 @@ export const withoutExecution = (job: Job, desk: Desk.Desk, call: PendingCall): 
     return wrong(Words.unknownTool(call.tool, Object.keys(job.tools.tools)))
   }
   if (typeof call.args === "string") return wrong(Words.notJson(call.tool))
-  const content = Desk.known(job, desk, call)
+  const content = Operations.answered(job, state, call) ?? Desk.known(job, desk, call)
   return content === undefined ? undefined : { ...unexecuted(call), content, ok: true, disposition: "cached" }
 }
 
@@ -207,7 +213,7 @@ export const execute = Effect.fnUntraced(function* (
         if (outcome._tag === "ChildStuck") return yield* Effect.fail(outcome.error)
         const ms = Math.round(journal.nowMs() - startedMs)
         const child = desk.children.get(callId)
-        const { body, ending } = ToolOutcome.judge(job, journal, call, outcome, { child, ms })
+        const { before = [], body, ending } = ToolOutcome.judge(job, journal, call, outcome, { child, ms })
         if (tries < attempts && mayRetry(call, outcome)) {
           const waitMs = Math.round(200 * 2 ** (tries - 1) * (0.8 + 0.4 * (yield* Random.next)))
           if (mayBegin(journal, call, waitMs)) {
@@ -221,8 +227,12 @@ export const execute = Effect.fnUntraced(function* (
           }
         }
         if (body.type === "tool_result") Spans.toolEnded(span, body, recordContent)
-        if (outcome._tag === "Success") Desk.keep(job, desk, call, outcome.content)
-        yield* journal.commit(body)
+        if (outcome._tag === "Success" && outcome.report === undefined) {
+          Desk.keep(job, desk, journal.state(), call, outcome.content)
+        }
+        // Judged and staged at once: what is judged of an operation holds only until another call says something of it.
+        journal.stage(...before, body)
+        yield* journal.commit()
         return ending
       }
     })

@@ -10,11 +10,13 @@ import type { Ending } from "../run/NextStep.ts"
 import * as Repetition from "../run/Repetition.ts"
 import type { Body, Suspension } from "../run/RunEvent.ts"
 import type { PendingCall } from "../run/RunState.ts"
+import type * as Operation from "../tool/Operation.ts"
 import { recoverable, ToolFailure } from "../tool/ToolFailure.ts"
 import { ChildEnded, ChildRefused, ChildStuck, ChildSuspended, type ChildUse } from "./ChildRun.ts"
 import * as Digest from "./Digest.ts"
 import type { Job } from "./Job.ts"
 import type { Journal } from "./Journal.ts"
+import * as Operations from "./Operations.ts"
 import type { Output, Ran } from "./ToolRunner.ts"
 import { toJson } from "./Transcript.ts"
 import * as Words from "./Words.ts"
@@ -24,7 +26,7 @@ import * as Words from "./Words.ts"
  * may or may not have happened.
  */
 export type Outcome =
-  | { readonly _tag: "Success"; readonly content: string }
+  | { readonly _tag: "Success"; readonly content: string; readonly report?: Operation.Report }
   | { readonly _tag: "Failed"; readonly failure: ToolFailure }
   | {
       readonly _tag: "Broken"
@@ -94,6 +96,12 @@ export const ofRan = (call: PendingCall, ran: Ran): Outcome => {
     case "Unencodable":
       return unencodable(call, ran.problem)
     case "Output": {
+      const report = Operations.reportOf(ran.output.encodedResult)
+      // What a report says is worded where the run's operations are known; what the tool itself words goes before.
+      if (report !== undefined) {
+        const own = ran.output.modelOutput === undefined ? undefined : contentOf(ran.output)
+        return { _tag: "Success", content: own ?? "", report }
+      }
       const content = contentOf(ran.output)
       return content === undefined
         ? unencodable(call, "JSON cannot carry its result")
@@ -144,8 +152,9 @@ const worded = (job: Job, call: PendingCall, failure: ToolFailure): string => {
   }
 }
 
-/** What is written down, and how the run ends if it ends with it. */
+/** What is written down, with what goes before it in the same breath, and how the run ends if it ends with it. */
 export interface Verdict {
+  readonly before?: ReadonlyArray<Body>
   readonly body: Body
   readonly ending?: Ending
 }
@@ -195,8 +204,13 @@ export const judge = (
       : {}
 
   switch (outcome._tag) {
-    case "Success":
-      return { body: result(outcome.content, true) }
+    case "Success": {
+      const { content, report } = outcome
+      if (report === undefined) return { body: result(content, true) }
+      const { before, detail, words } = Operations.note(job, journal.state(), call, report)
+      const said = content === "" ? words : `${content}\n${words}`
+      return { before, body: result(said, true, detail === undefined ? {} : { detail }) }
+    }
     case "WrongArguments":
       return { body: result(outcome.content, false, { wrongArguments: true }) }
     case "ChildEnded":

@@ -3,7 +3,8 @@
  */
 import type { Exhausted, Resource } from "../run/Limits.ts"
 import type { Refusal } from "../run/NextStep.ts"
-import type { PendingCall } from "../run/RunState.ts"
+import type { Operation, PendingCall } from "../run/RunState.ts"
+import type { Observed, Outcome } from "../tool/Operation.ts"
 
 const resource: Record<Resource, string> = {
   turns: "turns",
@@ -120,6 +121,55 @@ export const notAsked = "Not asked."
 
 /** A submission that was taken. */
 export const submitted = "Result taken."
+
+const named = ({ label, operationId }: Operation): string => `${operationId} (${label})`
+
+const how: Record<Outcome, string> = {
+  succeeded: "has ended and succeeded",
+  failed: "has ended and failed",
+  cancelled: "was cancelled"
+}
+
+const end = (outcome: Outcome, detail: string): string =>
+  detail === "" ? `${how[outcome]}.` : `${how[outcome]}: ${detail}`
+
+const lookWith = (observe: string | undefined): string =>
+  observe === undefined ? "No tool can look at it." : `Look at it with ${observe}.`
+
+/** How an operation stands as far as the run knows. */
+const standing = ({ ended }: Operation, observe: string | undefined): string =>
+  ended === undefined
+    ? `It has not ended, as far as is known. ${lookWith(observe)}`
+    : `It ${end(ended.outcome, ended.detail)}`
+
+/** Work that was started and goes on; `observe` is the tool to look at it with, if there is one. */
+export const operationStarted = (id: string, label: string, observe: string | undefined): string =>
+  `Started: ${label}, as operation ${id}. It goes on after this call, so nothing is known of its result yet. ${lookWith(observe)}`
+
+/** Work that is asked for again while it goes on. */
+export const notStartedAgain = (operation: Operation, observe: string | undefined): string =>
+  `Not started again: this very work was started before, as operation ${named(operation)}. ${standing(operation, observe)}`
+
+/** Work that is said to be started under an id that the run knows already. */
+export const operationKnown = (tool: string, operation: Operation, observe: string | undefined): string =>
+  `${tool} ran and answered with operation ${named(operation)}, which this run has started before. ${standing(operation, observe)}`
+
+/** What a look at an operation has shown; `known` is what the run knew of it before. */
+export const operationObserved = (seen: Observed, known: Operation | undefined): string => {
+  const ended = seen._tag === "checkrein/OperationEnded"
+  const now = ended
+    ? end(seen.outcome, seen.detail)
+    : seen.label === undefined
+      ? "is still running."
+      : `is still running: ${seen.label}`
+  const said = `Operation ${known === undefined ? seen.id : named(known)} ${now}`
+  if (known === undefined) {
+    return ended ? said : `${said}\nThis run has not started it under that id, and does not keep track of it.`
+  }
+  return known.ended === undefined || (ended && seen.outcome === known.ended.outcome)
+    ? said
+    : `${said}\nBut it was known to have ended before. ${standing(known, known.observe)}`
+}
 
 const times = (count: number): string => {
   const last = count % 100 > 10 && count % 100 < 14 ? 0 : count % 10
