@@ -15,6 +15,8 @@ const advice = {
 
 const locked = "the database stayed locked by somebody else; try again"
 
+const lost = "the connection to the database is gone, and no other could be made"
+
 // SQLite's numbers as drivers name them, and the states of the SQL standard that Postgres uses.
 const kinds: { readonly [code: string]: keyof typeof advice } = {
   "13": "full",
@@ -23,11 +25,19 @@ const kinds: { readonly [code: string]: keyof typeof advice } = {
   "8": "read_only",
   SQLITE_READONLY: "read_only",
   "25006": "read_only",
+  // Insufficient privilege.
+  "42501": "read_only",
   "11": "corrupt",
   SQLITE_CORRUPT: "corrupt",
   "26": "corrupt",
-  SQLITE_NOTADB: "corrupt"
+  SQLITE_NOTADB: "corrupt",
+  // Damaged pages and indexes.
+  XX001: "corrupt",
+  XX002: "corrupt"
 }
+
+// The server shuts down, crashes or starts, or has no connection left.
+const passing = new Set(["57P01", "57P02", "57P03", "53300"])
 
 const codesOf = (cause: unknown): ReadonlyArray<string> => {
   if (typeof cause !== "object" || cause === null) return []
@@ -51,9 +61,22 @@ const kindOf = (error: unknown): keyof typeof advice | undefined => {
   return undefined
 }
 
+/**
+ * Whether a statement failed because its connection did: what it was to do may be done or not, and can be tried again on
+ * another one.
+ */
+export const isLost = (error: SqlError.SqlError): boolean =>
+  error.reason._tag === "ConnectionError" || codesOf(error.reason.cause).some((code) => passing.has(code))
+
+const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error))
+
 const otherwise = (error: unknown): string => {
-  if (SqlError.isSqlError(error) && error.reason._tag === "LockTimeoutError") return locked
-  return error instanceof Error ? error.message : String(error)
+  if (!SqlError.isSqlError(error)) return messageOf(error)
+  const { cause } = error.reason
+  // A driver's own message may say no more than that there was one.
+  const detail = cause instanceof Error && cause.message !== "" ? cause.message : error.message
+  if (error.reason._tag === "LockTimeoutError") return locked
+  return isLost(error) ? `${lost} (${detail})` : detail
 }
 
 /** The failure of a statement for a run (`""` if it was for none) as an error that says what to do. */
@@ -66,6 +89,10 @@ export const storeError = (runId: string, error: unknown): RunStoreError => {
     cause: error
   })
 }
+
+/** Whether it failed for a key that is there already. */
+export const isRepeated = ({ cause }: RunStoreError): boolean =>
+  SqlError.isSqlError(cause) && cause.reason._tag === "UniqueViolation"
 
 /** The failure to open a database, whose message says already what to do. */
 export const openError = (error: SqlError.SqlError): RunStoreError =>

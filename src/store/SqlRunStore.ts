@@ -16,8 +16,10 @@ import type * as Statement from "effect/sql/Statement"
 import { Command, type Numbered } from "../run/Command.ts"
 import * as RunEvent from "../run/RunEvent.ts"
 import * as Leases from "./Leases.ts"
-import { type Append, RunNotFound, RunStore, RunStoreError, RunSummary, StaleWriter } from "./RunStore.ts"
-import { storeError } from "./SqlFailure.ts"
+import * as PostgresAppend from "./PostgresAppend.ts"
+import { RunNotFound, RunStore, RunStoreError, RunSummary, StaleWriter } from "./RunStore.ts"
+import { isRepeated, storeError } from "./SqlFailure.ts"
+import * as SqliteAppend from "./SqliteAppend.ts"
 import * as SqlSchema from "./SqlSchema.ts"
 import * as SqlTransaction from "./SqlTransaction.ts"
 import * as Wakeups from "./Wakeups.ts"
@@ -82,70 +84,6 @@ const eventsOf = (
   return next < total ? missing(next) : Result.succeed(events)
 }
 
-/** The text of a statement in the client's dialect; it is run with other parameters each time. */
-const textOf = (statement: Statement.Statement<unknown>): string => statement.compile(true)[0]
-
-/** The statements of an append. */
-const appending = (sql: SqlClient.SqlClient) => {
-  const create = textOf(
-    sql`INSERT INTO checkrein_runs (run_id, agent, status, started_at, seq, summary)
-      VALUES (${""}, ${""}, ${""}, ${""}, ${0}, ${""}) ON CONFLICT (run_id) DO NOTHING RETURNING run_no`
-  )
-  const move = textOf(
-    sql`UPDATE checkrein_runs SET seq = ${0}, summary = ${""}
-      WHERE run_id = ${""} AND seq = ${0} AND status = ${""} RETURNING run_no`
-  )
-  const moveAndChange = textOf(
-    sql`UPDATE checkrein_runs SET status = ${""}, seq = ${0}, summary = ${""}
-      WHERE run_id = ${""} AND seq = ${0} RETURNING run_no`
-  )
-  const inserts = new Map<number, string>()
-  const insert = (count: number): string => {
-    const known = inserts.get(count)
-    if (known !== undefined) return known
-    const row = { run_no: 0, seq: 0, body: "" }
-    const text = textOf(
-      sql`INSERT INTO checkrein_events ${sql.insert([row, ...Array.from({ length: count - 1 }, () => row)])}`
-    )
-    inserts.set(count, text)
-    return text
-  }
-
-  /** Moves the run's row on, and says its number; `undefined` if it had not the expected event number. */
-  const take = Effect.fnUntraced(function* (
-    execute: SqlTransaction.Execute,
-    { events, expected, runId, summary }: Append
-  ) {
-    const seq = expected + events.length
-    const body = JSON.stringify(summary)
-    const { agent, startedAt, status } = summary
-    if (expected === 0) {
-      const created = yield* execute(create, [runId, agent, status, startedAt, seq, body])
-      return created[0]?.run_no
-    }
-    // The status is in two indexes and rarely changes: naming it in every update would write both of them each time.
-    const moved = yield* execute(move, [seq, body, runId, expected, status])
-    if (moved[0] !== undefined) return moved[0].run_no
-    const changed = yield* execute(moveAndChange, [status, seq, body, runId, expected])
-    return changed[0]?.run_no
-  })
-
-  return Effect.fnUntraced(function* (execute: SqlTransaction.Execute, append: Append) {
-    const run = yield* take(execute, append)
-    if (run === undefined) return false
-    const { events, expected } = append
-    // Bounded, because a statement may have only so many parameters.
-    for (let start = 0; start < events.length; start += 100) {
-      const some = events.slice(start, start + 100)
-      yield* execute(
-        insert(some.length),
-        some.flatMap((event, i) => [run, expected + start + i, RunEvent.encode(event)])
-      )
-    }
-    return true
-  })
-}
-
 /**
  * Wakes those who watch when another process has written. SQLite says with one cheap number whether any other
  * connection has; of other databases it is assumed.
@@ -184,8 +122,14 @@ export const make: Effect.Effect<RunStore["Service"], RunStoreError, SqlClient.S
     const wakeups = Wakeups.make()
     yield* Effect.forkScoped(noticeOthers(sql, wakeups))
 
-    const append = appending(sql)
-    const sendText = textOf(
+    const append = yield* Effect.mapError(
+      sql.onDialectOrElse({
+        pg: () => PostgresAppend.make(sql),
+        orElse: () => Effect.succeed(SqliteAppend.make(sql, transact))
+      }),
+      (error) => storeError("", error)
+    )
+    const sendText = SqlTransaction.textOf(
       sql`INSERT INTO checkrein_commands (run_id, id, body)
       SELECT run_id, (SELECT COALESCE(MAX(id), 0) + 1 FROM checkrein_commands WHERE run_id = ${""}), ${""}
       FROM checkrein_runs WHERE run_id = ${""} RETURNING id`
@@ -199,8 +143,7 @@ export const make: Effect.Effect<RunStore["Service"], RunStoreError, SqlClient.S
       append: (request) =>
         Effect.gen(function* () {
           const { expected, runId } = request
-          const written = yield* transact(runId, request.durability, (execute) => append(execute, request))
-          if (!written) return yield* new StaleWriter({ runId, expected })
+          if (!(yield* append(request))) return yield* new StaleWriter({ runId, expected })
         }).pipe(Effect.ensuring(Effect.sync(() => wakeups.wake(`events ${request.runId}`)))),
 
       read: (runId, from = 0) =>
@@ -248,6 +191,9 @@ export const make: Effect.Effect<RunStore["Service"], RunStoreError, SqlClient.S
         Effect.gen(function* () {
           const [row] = yield* transact(runId, "power", (execute) =>
             execute(sendText, [runId, JSON.stringify(command), runId])
+          ).pipe(
+            // Another command got the number first.
+            Effect.retry({ while: isRepeated })
           )
           return row === undefined ? yield* new RunNotFound({ runId }) : Number(row.id)
         }).pipe(Effect.ensuring(Effect.sync(() => wakeups.wake(`inbox ${runId}`)))),

@@ -12,15 +12,31 @@ import { storeError } from "./SqlFailure.ts"
 
 const table = "checkrein_migrations"
 
+/** The types of columns that the databases name differently. Postgres sorts text by language unless told not to. */
+const typesOf = (sql: SqlClient.SqlClient) =>
+  sql.onDialectOrElse({
+    pg: () => ({
+      serial: sql.literal("BIGINT GENERATED ALWAYS AS IDENTITY"),
+      number: sql.literal("BIGINT"),
+      text: sql.literal('TEXT COLLATE "C"')
+    }),
+    orElse: () => ({
+      serial: sql.literal("INTEGER"),
+      number: sql.literal("INTEGER"),
+      text: sql.literal("TEXT")
+    })
+  })
+
 const runs = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
+  const { number, serial, text } = typesOf(sql)
   // The events of a run name it by number: the text of its id in each of them would be a quarter of a short journal.
   yield* sql`CREATE TABLE checkrein_runs (
-    run_no INTEGER PRIMARY KEY,
-    run_id TEXT NOT NULL UNIQUE,
-    agent TEXT NOT NULL,
-    status TEXT NOT NULL,
-    started_at TEXT NOT NULL,
+    run_no ${serial} PRIMARY KEY,
+    run_id ${text} NOT NULL UNIQUE,
+    agent ${text} NOT NULL,
+    status ${text} NOT NULL,
+    started_at ${text} NOT NULL,
     seq INTEGER NOT NULL,
     summary TEXT NOT NULL
   )`
@@ -30,20 +46,29 @@ const runs = Effect.gen(function* () {
   yield* sql`CREATE INDEX checkrein_runs_agent ON checkrein_runs (agent, started_at, run_id)`
   yield* sql`CREATE INDEX checkrein_runs_agent_status ON checkrein_runs (agent, status, started_at, run_id)`
   yield* sql`CREATE TABLE checkrein_events (
-    run_no INTEGER NOT NULL,
+    run_no ${number} NOT NULL,
     seq INTEGER NOT NULL,
     body TEXT NOT NULL,
     PRIMARY KEY (run_no, seq)
   )`
   yield* sql`CREATE TABLE checkrein_commands (
-    run_id TEXT NOT NULL,
+    run_id ${text} NOT NULL,
     id INTEGER NOT NULL,
     body TEXT NOT NULL,
     PRIMARY KEY (run_id, id)
   )`
 })
 
-const migrations = { "1_runs": runs }
+/** On Postgres a run says which append was its last, so that one whose outcome got lost on the way can be found. */
+const writers = Effect.gen(function* () {
+  const sql = yield* SqlClient.SqlClient
+  yield* sql.onDialectOrElse({
+    pg: () => Effect.asVoid(sql`ALTER TABLE checkrein_runs ADD COLUMN writer TEXT`),
+    orElse: () => Effect.void
+  })
+})
+
+const migrations = { "1_runs": runs, "2_writers": writers }
 const newest = Object.keys(migrations).length
 
 /** Makes or updates the tables. */

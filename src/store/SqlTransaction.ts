@@ -11,10 +11,11 @@ import * as Option from "effect/Option"
 import * as SqlClient from "effect/sql/SqlClient"
 import type * as SqlConnection from "effect/sql/SqlConnection"
 import type { SqlError } from "effect/sql/SqlError"
+import type * as Statement from "effect/sql/Statement"
 import type { Durability, RunStoreError } from "./RunStore.ts"
 import { refuseTransaction, storeError } from "./SqlFailure.ts"
 
-/** Runs one statement in the transaction: its text as `SqlClient` compiled it, and its parameters. */
+/** Runs one statement: its text as `SqlClient` compiled it, and its parameters. */
 export type Execute = (
   text: string,
   params: ReadonlyArray<unknown>
@@ -28,6 +29,13 @@ export type Transact = <A>(
 ) => Effect.Effect<A, RunStoreError>
 
 type WithTransaction = <A, E, R>(effect: Effect.Effect<A, E, R>) => Effect.Effect<A, E | SqlError, R>
+
+/** The text of a statement in the client's dialect; it is run with other parameters each time. */
+export const textOf = (statement: Statement.Statement<unknown>): string => statement.compile(true)[0]
+
+/** Whether the caller has a transaction of its own open. */
+export const isInside = (sql: SqlClient.SqlClient, context: Context.Context<never>): boolean =>
+  Option.isSome(Context.getOption(context, sql.transactionService))
 
 // The levels of SQLite's `PRAGMA synchronous`; with a WAL journal, 1 survives the process and 2 a power cut.
 const levels: { readonly [D in Durability]: number } = { process: 1, power: 2 }
@@ -86,11 +94,51 @@ const sqlite = Effect.fnUntraced(function* (sql: SqlClient.SqlClient) {
   return (durability: Durability) => (durability === "power" ? power : process)
 })
 
+/**
+ * What a commit waits for on Postgres: `synchronous_commit` off survives our process and not the server's machine. What
+ * the server waits for beyond its own disk is left as it is set.
+ */
+export const postgresLevels = (sql: SqlClient.SqlClient) =>
+  Effect.map(
+    sql<{ synchronous_commit: string }>`SHOW synchronous_commit`,
+    ([row]): { readonly [D in Durability]: string } => ({
+      process: "off",
+      power: row === undefined || row.synchronous_commit === "off" ? "on" : row.synchronous_commit
+    })
+  )
+
+const postgres = Effect.fnUntraced(function* (sql: SqlClient.SqlClient) {
+  const levels = yield* postgresLevels(sql)
+  const withLevel = (level: string): WithTransaction => {
+    const run = (connection: SqlConnection.Connection, text: string, params: ReadonlyArray<unknown> = []) =>
+      Effect.asVoid(connection.execute(text, params, undefined))
+    // Fails when the connection is gone, and then the server rolls back; the first failure is the one to tell.
+    const rollback = (connection: SqlConnection.Connection) => Effect.ignore(run(connection, "ROLLBACK"))
+    return SqlClient.makeWithTransaction({
+      transactionService: sql.transactionService,
+      spanAttributes: [["db.system.name", "postgresql"]],
+      acquireConnection: (interruptible) => interruptible(sql.reserve),
+      begin: (connection) =>
+        run(connection, "BEGIN").pipe(
+          Effect.andThen(run(connection, "SELECT set_config('synchronous_commit', $1, true)", [level])),
+          Effect.onError(() => rollback(connection))
+        ),
+      commit: (connection) => run(connection, "COMMIT"),
+      rollback,
+      savepoint: (connection, id) => run(connection, `SAVEPOINT checkrein_${id}`),
+      rollbackSavepoint: (connection, id) => run(connection, `ROLLBACK TO SAVEPOINT checkrein_${id}`)
+    })
+  }
+  const process = withLevel(levels.process)
+  const power = withLevel(levels.power)
+  return (durability: Durability) => (durability === "power" ? power : process)
+})
+
 /** How this client writes for a store of runs. */
 export const make = Effect.fnUntraced(function* (sql: SqlClient.SqlClient) {
   const withTransaction = yield* sql.onDialectOrElse({
-    sqlite: () => sqlite(sql),
-    orElse: () => Effect.succeed((_: Durability): WithTransaction => sql.withTransaction)
+    pg: () => postgres(sql),
+    orElse: () => sqlite(sql)
   })
   const transact: Transact = (runId, durability, write) => {
     const written = Effect.withFiber<Effect.Success<ReturnType<typeof write>>, SqlError>((fiber) => {
@@ -98,7 +146,7 @@ export const make = Effect.fnUntraced(function* (sql: SqlClient.SqlClient) {
       return write((text, params) => connection.execute(text, params, undefined))
     })
     return Effect.withFiber((fiber) =>
-      Option.isSome(Context.getOption(fiber.context, sql.transactionService))
+      isInside(sql, fiber.context)
         ? Effect.fail(refuseTransaction(runId))
         : Effect.mapError(withTransaction(durability)(written), (error) => storeError(runId, error))
     )

@@ -1,0 +1,91 @@
+/**
+ * Appending to a journal in Postgres: one statement, so one round trip, that moves the run's row on, adds its events and
+ * wakes who watches.
+ *
+ * When the connection is lost, nobody knows whether the statement was done. So an append signs the run's row, and is
+ * made again: either the row still waits for it, or it bears the signature. What is on its way twice is done once.
+ */
+import { randomUUID } from "node:crypto"
+import * as Effect from "effect/Effect"
+import * as Schedule from "effect/Schedule"
+import type * as SqlClient from "effect/sql/SqlClient"
+import { ConnectionError, SqlError } from "effect/sql/SqlError"
+import * as RunEvent from "../run/RunEvent.ts"
+import type { Append, RunStoreError } from "./RunStore.ts"
+import { isLost, refuseTransaction, storeError } from "./SqlFailure.ts"
+import { isInside, postgresLevels } from "./SqlTransaction.ts"
+import { atMost, inWorldTime } from "./TimeLimit.ts"
+
+// Together less than what a driver grants an append.
+const attemptLimit = "8 seconds"
+const again = Schedule.min([Schedule.exponential("50 millis"), Schedule.spaced("1 second")]).pipe(
+  Schedule.upTo({ duration: "10 seconds" })
+)
+
+// The parameters of both: run id, expected event, next event, status, summary, signature, events, durability.
+const written = `written AS (
+    INSERT INTO checkrein_events (run_no, seq, body)
+    SELECT run.run_no, $2::integer + event.n::integer - 1, event.body
+    FROM run, unnest($7::text[]) WITH ORDINALITY AS event (body, n)
+  )
+  SELECT set_config('synchronous_commit', $8, true) FROM run`
+
+const move = `WITH run AS (
+    UPDATE checkrein_runs SET seq = $3, status = $4, summary = $5, writer = $6
+    WHERE run_id = $1 AND seq = $2::integer RETURNING run_no
+  ), ${written}`
+
+const create = `WITH run AS (
+    INSERT INTO checkrein_runs (run_id, seq, status, summary, writer, agent, started_at)
+    VALUES ($1, $3, $4, $5, $6, $9, $10) ON CONFLICT (run_id) DO NOTHING RETURNING run_no
+  ), ${written}`
+
+const find = `SELECT 1 FROM checkrein_runs WHERE run_id = $1 AND seq = $2 AND writer = $3`
+
+const noAnswer = new SqlError({
+  reason: new ConnectionError({
+    message: "the database does not answer",
+    operation: "execute",
+    cause: undefined
+  })
+})
+
+/** Says whether the append was made: it was not if the run's next event was not the expected one. */
+export const make = Effect.fnUntraced(function* (sql: SqlClient.SqlClient) {
+  const levels = yield* postgresLevels(sql)
+  const store = randomUUID()
+  let appends = 0
+  const execute = (text: string, params: ReadonlyArray<unknown>) =>
+    Effect.scoped(Effect.flatMap(sql.reserve, (connection) => connection.execute(text, params, undefined)))
+
+  return ({
+    durability,
+    events,
+    expected,
+    runId,
+    summary
+  }: Append): Effect.Effect<boolean, RunStoreError> => {
+    const next = expected + events.length
+    const signature = `${store} ${appends++}`
+    const { agent, startedAt, status } = summary
+    const body = JSON.stringify(summary)
+    const bodies = events.map(RunEvent.encode)
+    const common = [runId, expected, next, status, body, signature, bodies, levels[durability]]
+    const write = expected === 0 ? execute(create, [...common, agent, startedAt]) : execute(move, common)
+    const attempt = Effect.gen(function* () {
+      const [done] = yield* write
+      if (done !== undefined) return true
+      const [found] = yield* execute(find, [runId, next, signature])
+      return found !== undefined
+    })
+    const settled = attempt.pipe(
+      atMost(attemptLimit, () => Effect.fail(noAnswer)),
+      Effect.retry({ while: isLost, schedule: again }),
+      inWorldTime,
+      Effect.mapError((error) => storeError(runId, error))
+    )
+    return Effect.withFiber((fiber) =>
+      isInside(sql, fiber.context) ? Effect.fail(refuseTransaction(runId)) : settled
+    )
+  }
+})

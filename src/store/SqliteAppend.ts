@@ -1,0 +1,75 @@
+/** Appending to a journal in SQLite: one transaction that moves the run's row on and adds its events. */
+import * as Effect from "effect/Effect"
+import type * as SqlClient from "effect/sql/SqlClient"
+import type { SqlError } from "effect/sql/SqlError"
+import * as RunEvent from "../run/RunEvent.ts"
+import type { Append, RunStoreError } from "./RunStore.ts"
+import { type Execute, type Transact, textOf } from "./SqlTransaction.ts"
+
+// A statement may have only so many parameters.
+const mostRows = 100
+
+/** Says whether the append was made: it was not if the run's next event was not the expected one. */
+export const make = (
+  sql: SqlClient.SqlClient,
+  transact: Transact
+): ((append: Append) => Effect.Effect<boolean, RunStoreError>) => {
+  const create = textOf(
+    sql`INSERT INTO checkrein_runs (run_id, agent, status, started_at, seq, summary)
+      VALUES (${""}, ${""}, ${""}, ${""}, ${0}, ${""}) ON CONFLICT (run_id) DO NOTHING RETURNING run_no`
+  )
+  const move = textOf(
+    sql`UPDATE checkrein_runs SET seq = ${0}, summary = ${""}
+      WHERE run_id = ${""} AND seq = ${0} AND status = ${""} RETURNING run_no`
+  )
+  const moveAndChange = textOf(
+    sql`UPDATE checkrein_runs SET status = ${""}, seq = ${0}, summary = ${""}
+      WHERE run_id = ${""} AND seq = ${0} RETURNING run_no`
+  )
+  const inserts = new Map<number, string>()
+  const insert = (count: number): string => {
+    const known = inserts.get(count)
+    if (known !== undefined) return known
+    const row = { run_no: 0, seq: 0, body: "" }
+    const text = textOf(
+      sql`INSERT INTO checkrein_events ${sql.insert([row, ...Array.from({ length: count - 1 }, () => row)])}`
+    )
+    inserts.set(count, text)
+    return text
+  }
+
+  /** Moves the run's row on, and says its number; `undefined` if it had not the expected event number. */
+  const take = Effect.fnUntraced(function* (execute: Execute, { events, expected, runId, summary }: Append) {
+    const seq = expected + events.length
+    const body = JSON.stringify(summary)
+    const { agent, startedAt, status } = summary
+    if (expected === 0) {
+      const created = yield* execute(create, [runId, agent, status, startedAt, seq, body])
+      return created[0]?.run_no
+    }
+    // The status is in two indexes and rarely changes: naming it in every update would write both of them each time.
+    const moved = yield* execute(move, [seq, body, runId, expected, status])
+    if (moved[0] !== undefined) return moved[0].run_no
+    const changed = yield* execute(moveAndChange, [status, seq, body, runId, expected])
+    return changed[0]?.run_no
+  })
+
+  const write = Effect.fnUntraced(function* (
+    execute: Execute,
+    append: Append
+  ): Effect.fn.Return<boolean, SqlError> {
+    const run = yield* take(execute, append)
+    if (run === undefined) return false
+    const { events, expected } = append
+    for (let start = 0; start < events.length; start += mostRows) {
+      const some = events.slice(start, start + mostRows)
+      yield* execute(
+        insert(some.length),
+        some.flatMap((event, i) => [run, expected + start + i, RunEvent.encode(event)])
+      )
+    }
+    return true
+  })
+
+  return (append) => transact(append.runId, append.durability, (execute) => write(execute, append))
+}

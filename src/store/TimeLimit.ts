@@ -1,0 +1,37 @@
+/** Waiting for what may never answer. */
+import * as Clock from "effect/Clock"
+import * as Context from "effect/Context"
+import type * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
+
+const world = Context.get(Context.empty(), Clock.Clock)
+
+/**
+ * Runs an effect by the clock of the world: what a database and other processes agree on is no matter of the clock that
+ * a program sets itself.
+ */
+export const inWorldTime: <A, E, R>(effect: Effect.Effect<A, E, R>) => Effect.Effect<A, E, R> =
+  Effect.provideService(Clock.Clock, world)
+
+/** Milliseconds of the world's monotonic clock, from an unknown beginning on. */
+export const worldMs = (): number => Number(world.monotonicTimeNanosUnsafe() / 1_000n) / 1_000
+
+/**
+ * What an effect yields, or `orElse` when it takes longer than `duration`. What still runs then is interrupted but not
+ * waited for, unlike with `Effect.timeoutOrElse`: who has hung may hang in its cleaning up as well.
+ */
+export const atMost =
+  <B, E2, R2>(duration: Duration.Input, orElse: () => Effect.Effect<B, E2, R2>) =>
+  <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A | B, E | E2, R | R2> =>
+    Effect.uninterruptibleMask((restore) =>
+      Effect.flatMap(Effect.forkDetach(effect, { startImmediately: true }), (fiber) => {
+        const exit = fiber.pollUnsafe()
+        if (exit !== undefined) return exit
+        const late = Effect.flatMap(Effect.sleep(duration), orElse)
+        return Effect.ensuring(
+          restore(Effect.raceFirst(Fiber.join(fiber), late)),
+          Effect.sync(() => fiber.interruptUnsafe())
+        )
+      })
+    )
