@@ -377,6 +377,7 @@ export const apply = (draft: Draft, event: RunEvent): void => {
         const free = without(letGo(call), "reconciled")
         return free.status === "suspended" ? { ...without(free, "suspension"), status: "waiting" } : free
       })
+      draft.operations = draft.operations.map((operation) => without(operation, "handling"))
       draft.repetition = Repetition.none()
       draft.inbox = Math.max(draft.inbox, event.inbox)
       say(draft, event.messages)
