@@ -53,9 +53,11 @@ export const addUsage = (a: Usage, b: Usage): Usage => {
 
 const nanosPerUsd = 1_000_000_000
 
-const toNanos = (usd: number): number => Math.round(usd * nanosPerUsd)
+/** An amount in USD as a number of nano-dollars, for whoever has to store it exactly. */
+export const toNanos = (usd: number): number => Math.round(usd * nanosPerUsd)
 
-const fromNanos = (nanos: number): number => nanos / nanosPerUsd
+/** A number of nano-dollars as an amount in USD. */
+export const fromNanos = (nanos: number): number => nanos / nanosPerUsd
 
 /** `usd` on the nano-dollar grid: the nearest amount that this module can represent. */
 export const round = (usd: number): number => fromNanos(toNanos(usd))

@@ -1,3 +1,6 @@
+export * as BudgetPool from "./BudgetPool.ts"
+export * as MemoryBudgetPool from "./MemoryBudgetPool.ts"
 export * as MemoryRunStore from "./MemoryRunStore.ts"
 export * as RunStore from "./RunStore.ts"
+export * as SqlBudgetPool from "./SqlBudgetPool.ts"
 export * as SqlRunStore from "./SqlRunStore.ts"

@@ -1,0 +1,260 @@
+/**
+ * A `BudgetPool` over effect's `SqlClient`, for the runs of many processes. It makes its own tables, all named
+ * `checkrein_pool…`, so it may share a database with a store of runs and with yours.
+ *
+ * A pool is a row with its limits and with what was used of them. Whoever claims locks that row, looks at it and
+ * writes, so claims come one after another, wherever they are made.
+ */
+import { randomUUID } from "node:crypto"
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
+import * as Layer from "effect/Layer"
+import * as Result from "effect/Result"
+import * as Semaphore from "effect/Semaphore"
+import * as SqlClient from "effect/sql/SqlClient"
+import type { SqlError } from "effect/sql/SqlError"
+import type { InvalidLimits } from "../run/Limits.ts"
+import { type Amounts, BudgetPool, BudgetPoolError, type Hold, type PoolLimits } from "./BudgetPool.ts"
+import * as Rules from "./BudgetRules.ts"
+import type { Durability, RunStoreError } from "./RunStore.ts"
+import * as SqlBudgetSchema from "./SqlBudgetSchema.ts"
+import * as SqlBudgetTables from "./SqlBudgetTables.ts"
+import { storeError } from "./SqlFailure.ts"
+import * as SqlTransaction from "./SqlTransaction.ts"
+
+/** How to share a pool. */
+export interface Options {
+  /**
+   * How long what is held outlives a process that died: from 1 second to 1 day, by default 30 seconds. A process renews
+   * what it holds three times as often, so it may be without its database for two thirds of that.
+   */
+  readonly lease?: Duration.Input | undefined
+}
+
+const insideTransaction =
+  "it was asked inside an open transaction, which would take the claim back if it were rolled back; " +
+  "run agents outside of transactions"
+
+const failed = (pool: string, { cause, kind, problem }: RunStoreError) =>
+  new BudgetPoolError({
+    pool,
+    kind,
+    problem: kind === "inside_transaction" ? insideTransaction : problem,
+    cause
+  })
+
+/** How long to wait for the database. */
+const patience = Duration.seconds(10)
+
+/**
+ * Asks the database in a fiber of its own, and waits no longer than `patience`: a commit cannot be interrupted, and one
+ * that hangs must not hang whoever wants to stop.
+ */
+const asking =
+  (pool: string) =>
+  <A, E>(effect: Effect.Effect<A, E>): Effect.Effect<A, E | BudgetPoolError> =>
+    Effect.flatMap(Effect.forkDetach(effect, { startImmediately: true }), (fiber) =>
+      Fiber.join(fiber).pipe(
+        Effect.timeoutOrElse({
+          duration: patience,
+          orElse: () => {
+            const problem = `it took longer than ${Duration.toSeconds(patience)} s; is the database reachable?`
+            return Effect.fail(new BudgetPoolError({ pool, kind: "timed_out", problem }))
+          }
+        }),
+        Effect.onExit(() => Effect.sync(() => fiber.interruptUnsafe()))
+      )
+    )
+
+/** How this client writes for a pool: one transaction after another, each of which sees all that is committed. */
+const writing = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, pool: string) {
+  const transact = yield* Effect.mapError(SqlTransaction.make(sql), (error) =>
+    failed(pool, storeError("", error))
+  )
+  // Whatever Postgres is configured to do: what is read after the lock has to be as new as the lock.
+  const begin = sql.onDialectOrElse({
+    pg: () => "BEGIN ISOLATION LEVEL READ COMMITTED",
+    orElse: () => undefined
+  })
+  // They would wait for one another anyway, but each with a connection of its own.
+  const semaphore = yield* Semaphore.make(1)
+  return <A, E>(
+    durability: Durability,
+    write: Effect.Effect<Result.Result<A, E>, SqlError>
+  ): Effect.Effect<A, E | BudgetPoolError> =>
+    transact("", durability, () => write).pipe(
+      Effect.provideService(SqlClient.BeginTransaction, begin),
+      Effect.mapError((error) => failed(pool, error)),
+      // A transaction that has lost its connection cannot be rolled back, which is a defect.
+      Effect.catchDefect((cause) =>
+        Effect.fail(
+          new BudgetPoolError({ pool, kind: "unavailable", problem: "the database broke down", cause })
+        )
+      ),
+      semaphore.withPermit,
+      asking(pool),
+      Effect.flatMap(Effect.fromResult)
+    )
+})
+
+/**
+ * Opens a pool on the `SqlClient` in the context, and makes its tables when they are missing. What was used of it stays
+ * used; other limits than before replace those before, for everybody.
+ *
+ * What is claimed and spent survives a power cut; what is held survives the process by its lease. On Postgres the lease
+ * is measured by the server's clock.
+ *
+ * Fails with `InvalidLimits` when the limits are written wrongly, and with `BudgetPoolError` when the database cannot be
+ * written, or was made by a newer build.
+ */
+export const make = (
+  pool: string,
+  limits: PoolLimits,
+  options: Options = {}
+): Effect.Effect<BudgetPool["Service"], InvalidLimits | BudgetPoolError, SqlClient.SqlClient> =>
+  Effect.gen(function* () {
+    const opened = yield* Effect.fromResult(Rules.limitsOf(limits))
+    const lease = Duration.clamp(Duration.fromInputUnsafe(options.lease ?? "30 seconds"), {
+      minimum: Duration.seconds(1),
+      maximum: Duration.days(1)
+    })
+    const leaseMs = Duration.toMillis(lease)
+
+    const sql = (yield* SqlClient.SqlClient).withoutTransforms()
+    yield* Effect.mapError(SqlBudgetSchema.migrate, (error) => failed(pool, error))
+    const tables = SqlBudgetTables.make(sql, pool)
+    const write = yield* writing(sql, pool)
+    yield* write("power", Effect.as(tables.open(opened), Result.void))
+
+    /** Writes what the pool as it stands allows; nobody else gets at it meanwhile. */
+    const locked = <E>(
+      durability: Durability,
+      body: (stored: SqlBudgetTables.Stored) => Effect.Effect<Result.Result<void, E>, SqlError>
+    ) =>
+      write(
+        durability,
+        Effect.flatMap(
+          tables.lock,
+          (stored): Effect.Effect<Result.Result<void, E | BudgetPoolError>, SqlError> =>
+            Result.isFailure(stored) ? Effect.succeed(Result.fail(stored.failure)) : body(stored.success)
+        )
+      )
+
+    // What this process holds, by key. Each hold has a name of its own, so that nobody gives back another one's.
+    const holders = new Map<string, string>()
+
+    const take = ({ key, purpose }: Hold, worst: Amounts, holder: string) =>
+      locked(
+        "process",
+        Effect.fnUntraced(function* ({ limits, used }) {
+          const { held, same } = yield* tables.held(key)
+          if (same) {
+            yield* tables.takeOver(key, holder, leaseMs)
+            return Result.void
+          }
+          if (yield* tables.counted("turn", key)) return Result.void
+          const judged = Rules.hold(limits, used, held, worst, purpose)
+          if (Result.isSuccess(judged)) yield* tables.hold(key, holder, worst, leaseMs)
+          return judged
+        })
+      )
+
+    const release = (key: string, holder: string) =>
+      Effect.ignore(write("process", Effect.as(tables.release(key, holder), Result.void)))
+
+    // Where it cannot renew it tries again next time: by then the hold may have lapsed, and is taken up again.
+    const renewing = (key: string, holder: string) =>
+      Effect.sleep(Duration.divideUnsafe(lease, 3)).pipe(
+        Effect.andThen(
+          Effect.ignore(write("process", Effect.as(tables.renew(key, holder, leaseMs), Result.void)))
+        ),
+        Effect.repeat({ while: () => holders.get(key) === holder }),
+        Effect.withTracerEnabled(false)
+      )
+
+    return BudgetPool.of({
+      claimCall: (claim) =>
+        Effect.gen(function* () {
+          const one = yield* Effect.fromResult(Rules.callOf(claim))
+          yield* locked(
+            "power",
+            Effect.fnUntraced(function* ({ limits, used }) {
+              const judged = Rules.claimCall(limits, used, claim.purpose)
+              if (Result.isFailure(judged)) {
+                return (yield* tables.counted("call", claim.key)) ? Result.void : judged
+              }
+              if (yield* tables.count("call", claim.key)) yield* tables.spend(one)
+              return Result.void
+            })
+          )
+        }),
+
+      hold: (hold) =>
+        Effect.gen(function* () {
+          const worst = yield* Effect.fromResult(Rules.worstOf(hold))
+          const { key } = hold
+          const holder = randomUUID()
+          yield* Effect.acquireRelease(
+            take(hold, worst, holder).pipe(
+              Effect.tap(() => Effect.sync(() => holders.set(key, holder))),
+              Effect.onInterrupt(() => release(key, holder))
+            ),
+            () =>
+              Effect.suspend(() => {
+                if (holders.get(key) !== holder) return Effect.void
+                holders.delete(key)
+                return release(key, holder)
+              }),
+            { interruptible: true }
+          )
+          yield* Effect.forkScoped(renewing(key, holder))
+        }),
+
+      settle: (spent) =>
+        Effect.gen(function* () {
+          const { key } = spent
+          const amounts = yield* Effect.fromResult(Rules.spentOf(spent))
+          // It is spent, whether or not the database gets to know it now: closing the scope does not give it back.
+          holders.delete(key)
+          yield* locked(
+            "power",
+            Effect.fnUntraced(function* () {
+              yield* tables.drop(key)
+              if (yield* tables.count("turn", key)) yield* tables.spend(amounts)
+              return Result.void
+            })
+          )
+        }),
+
+      status: tables.read.pipe(
+        Effect.mapError((error) => failed(pool, storeError("", error))),
+        asking(pool),
+        Effect.flatMap(Effect.fromResult),
+        Effect.map(({ held, limits, used }) => Rules.statusOf(pool, limits, used, held))
+      )
+    })
+  })
+
+/**
+ * A pool on your `SqlClient`, which many processes may open by the same name.
+ *
+ * What was used of it stays used; other limits than before replace those before, for everybody.
+ *
+ * @example
+ * ```ts
+ * import * as Layer from "effect/Layer"
+ * import { SqlBudgetPool } from "checkrein/store"
+ * import * as NodeSqlite from "checkrein/sqlite"
+ *
+ * const TeamA = SqlBudgetPool.layer("team-a", { toolCalls: 1000, usd: 1 }).pipe(
+ *   Layer.provide(NodeSqlite.layer({ filename: "budgets.db" }))
+ * )
+ * ```
+ */
+export const layer = (
+  pool: string,
+  limits: PoolLimits,
+  options?: Options
+): Layer.Layer<BudgetPool, InvalidLimits | BudgetPoolError, SqlClient.SqlClient> =>
+  Layer.effect(BudgetPool, make(pool, limits, options))
