@@ -5,6 +5,7 @@ import { callsOf } from "../run/Message.ts"
 import { live, type PendingCall, type RunState } from "../run/RunState.ts"
 import type { ChildUse } from "./ChildRun.ts"
 import * as Digest from "./Digest.ts"
+import type { EvidenceNotes } from "./EvidenceNotes.ts"
 import type { Job } from "./Job.ts"
 import * as Plan from "./Plan.ts"
 
@@ -16,6 +17,8 @@ export interface Desk {
   readonly children: Map<string, ChildUse>
   /** When the running calls were started, by call. */
   readonly startedMs: Map<string, number>
+  /** What the last attempt at each call has reported to have seen. */
+  readonly evidence: Map<string, EvidenceNotes>
 }
 
 type Reusable = Pick<PendingCall, "tool" | "argsDigest">
@@ -44,7 +47,8 @@ export const make = (job: Job, { messages }: Pick<RunState, "messages">): Desk =
   return {
     reusable,
     children: new Map(),
-    startedMs: new Map()
+    startedMs: new Map(),
+    evidence: new Map()
   }
 }
 

@@ -18,6 +18,7 @@ import * as Allowances from "./Allowances.ts"
 import { ChildLink } from "./ChildRun.ts"
 import * as Desk from "./Desk.ts"
 import * as Digest from "./Digest.ts"
+import * as EvidenceNotes from "./EvidenceNotes.ts"
 import type { Job } from "./Job.ts"
 import type { Journal } from "./Journal.ts"
 import * as Operations from "./Operations.ts"
@@ -128,6 +129,8 @@ const attempt = (
       label,
       ...of
     })
+  const notes = EvidenceNotes.make()
+  desk.evidence.set(callId, notes)
   const current: CurrentCall = {
     runId,
     callId,
@@ -137,7 +140,8 @@ const attempt = (
         ? Option.none()
         : Option.some(Duration.millis(Math.max(0, deadline - journal.nowMs())))
     ),
-    progress: (label, of) => Effect.sync(() => publish(label, of))
+    progress: (label, of) => Effect.sync(() => publish(label, of)),
+    evidence: (item) => Effect.sync(() => EvidenceNotes.add(notes, item))
   }
   const link: ChildLink = {
     allowance: Allowances.of(journal.state(), callId),
@@ -231,7 +235,8 @@ export const execute = Effect.fnUntraced(function* (
           Desk.keep(job, desk, journal.state(), call, outcome.content)
         }
         // Judged and staged at once: what is judged of an operation holds only until another call says something of it.
-        journal.stage(...before, body)
+        const told = EvidenceNotes.told(desk.evidence.get(callId))
+        journal.stage(...before, body.type === "tool_result" ? { ...body, ...told } : body)
         yield* journal.commit()
         return ending
       }
@@ -253,5 +258,7 @@ export const cutOff = (journal: Journal, desk: Desk.Desk, call: PendingCall): Bo
     ms,
     disposition: lost ? "unknown" : "cancelled"
   }
-  return { ...result, ...desk.children.get(callId) }
+  // What runs again tells it again.
+  const told = lost ? EvidenceNotes.told(desk.evidence.get(callId)) : undefined
+  return { ...result, ...told, ...desk.children.get(callId) }
 }
