@@ -8,6 +8,7 @@ import * as Digest from "./Digest.ts"
 import type { EvidenceNotes } from "./EvidenceNotes.ts"
 import type { Job } from "./Job.ts"
 import * as Plan from "./Plan.ts"
+import type { Outcome } from "./ToolOutcome.ts"
 
 /** A driver's desk. */
 export interface Desk {
@@ -19,6 +20,10 @@ export interface Desk {
   readonly startedMs: Map<string, number>
   /** What the last attempt at each call has reported to have seen. */
   readonly evidence: Map<string, EvidenceNotes>
+  /** What running calls have brought that is not written down yet, by call: a Stop may come in between. */
+  readonly brought: Map<string, Outcome>
+  /** The calls that did not end when they were interrupted, so that they may still be running. */
+  readonly left: Map<string, PendingCall>
 }
 
 type Reusable = Pick<PendingCall, "tool" | "argsDigest">
@@ -48,7 +53,9 @@ export const make = (job: Job, { messages }: Pick<RunState, "messages">): Desk =
     reusable,
     children: new Map(),
     startedMs: new Map(),
-    evidence: new Map()
+    evidence: new Map(),
+    brought: new Map(),
+    left: new Map()
   }
 }
 

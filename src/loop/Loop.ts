@@ -223,7 +223,7 @@ export const drive = Effect.fnUntraced(function* (job: Job, journal: Journal) {
   const hasStopped = () => journal.state().status !== "running"
   const cut = () => {
     for (const call of journal.state().pending) {
-      if (call.status === "running") journal.stage(ToolCall.cutOff(journal, desk, call))
+      if (call.status === "running") journal.stage(...ToolCall.cutOff(job, journal, desk, call))
     }
   }
   yield* Effect.raceFirst(interpret(job, journal, desk), Inbox.cancelled(journal)).pipe(

@@ -7,7 +7,6 @@ import type * as Prompt from "effect/ai/Prompt"
 import type * as Response from "effect/ai/Response"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
-import * as Option from "effect/Option"
 import * as Random from "effect/Random"
 import * as Result from "effect/Result"
 import * as Stream from "effect/Stream"
@@ -18,7 +17,9 @@ import { type Ending, outOf } from "../run/NextStep.ts"
 import * as RunState from "../run/RunState.ts"
 import type { Job } from "./Job.ts"
 import type { Journal } from "./Journal.ts"
+import * as Patience from "./Patience.ts"
 import * as Plan from "./Plan.ts"
+import * as Policy from "./Policy.ts"
 import type { AnyToolkit } from "./ToolRunner.ts"
 import { type Mirror, mirror, type Reply, readReply, toPrompt, usageOf } from "./Transcript.ts"
 import * as TurnClaim from "./TurnClaim.ts"
@@ -252,8 +253,10 @@ export const ask = Effect.fnUntraced(function* (
       toolCallValidation: "deferred",
       toolChoice: toolChoiceFor(job, purpose)
     }
+    let heard = true
     const unprobed = job.streaming
-      ? streamed(options, (delta) =>
+      ? streamed(options, (delta) => {
+          if (!heard) return
           journal.publish({
             type: "text_delta",
             runId: journal.runId,
@@ -261,22 +264,26 @@ export const ask = Effect.fnUntraced(function* (
             attempt,
             delta
           })
-        )
+        })
       : whole(options)
     const request = job.probe.model(journal.runId, unprobed)
     const timeLeft = () => Limits.timeLeftMs(journal.state().limits, journal.elapsedMs(), purpose)
-    const limitMs = timeLeft()
-    const outcome =
-      limitMs === Number.POSITIVE_INFINITY
-        ? yield* request
-        : Option.getOrUndefined(yield* Effect.timeoutOption(request, limitMs))
-    if (outcome === undefined) {
+    const exit = yield* Patience.run(request, {
+      name: `model call ${turn} of run ${journal.runId}`,
+      limitMs: timeLeft(),
+      graceMs: () => Policy.graceMs(job.policy, journal.state().limits),
+      onEnd: (ended) => {
+        heard = !ended.mayRun
+        return ended.exit
+      }
+    })
+    if (exit === undefined) {
       // The deadline. The claim stays open and is counted as lost; a timer that was early must not look like time left.
       while (timeLeft() > 0) yield* Effect.sleep(Math.ceil(timeLeft()))
       return undefined
     }
     const ms = Math.round(journal.nowMs() - startedMs)
-    const { error, parts } = outcome
+    const { error, parts } = yield* exit
     if (error === undefined || parts.some(isContent)) {
       yield* take(job, journal, conversation, { parts, error }, prompt, ms)
       return undefined

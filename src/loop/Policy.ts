@@ -2,6 +2,7 @@
  * What an agent's author decides about errors, repetition, reuse, retries and work that goes on.
  */
 import * as Duration from "effect/Duration"
+import type { Limits } from "../run/Limits.ts"
 import type { RepetitionRule } from "../run/NextStep.ts"
 import type { ToolFailure } from "../tool/ToolFailure.ts"
 
@@ -37,6 +38,11 @@ export interface PolicyInput {
    * its operations are left alone.
    */
   readonly operations?: "detach" | "cancel" | { readonly grace: Duration.Input } | undefined
+  /**
+   * How long a tool or a model call that was interrupted, at a time limit or by a Stop, may take to clean up before the
+   * run goes on without it and says that it may still be running. Default 5 seconds. Sub-agents take what theirs need.
+   */
+  readonly interruptGrace?: Duration.Input | undefined
 }
 
 /** The decisions, complete. */
@@ -48,6 +54,7 @@ export interface Policy {
   readonly modelRetries: number
   readonly toolTimeout: Duration.Input | undefined
   readonly operations: "detach" | "cancel" | { readonly grace: Duration.Duration }
+  readonly interruptGraceMs: number
 }
 
 const operationsOf = (operations: PolicyInput["operations"] = "detach"): Policy["operations"] =>
@@ -61,5 +68,15 @@ export const fromInput = (input: PolicyInput = {}): Policy => ({
   repetition: input.repetition === "off" ? undefined : (input.repetition ?? { nameAt: 3, stopAt: 5 }),
   modelRetries: input.modelRetries ?? 3,
   toolTimeout: input.toolTimeout,
-  operations: operationsOf(input.operations)
+  operations: operationsOf(input.operations),
+  interruptGraceMs: Duration.toMillis(Duration.fromInputUnsafe(input.interruptGrace ?? "5 seconds"))
 })
+
+/**
+ * How long what was interrupted may take to end, in milliseconds. A run that keeps time for a handoff does not wait away
+ * more than half of it.
+ */
+export const graceMs = ({ interruptGraceMs }: Policy, { reserve }: Limits): number => {
+  const kept = reserve?.timeMs ?? 0
+  return kept > 0 ? Math.min(interruptGraceMs, kept / 2) : interruptGraceMs
+}

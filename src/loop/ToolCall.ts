@@ -5,6 +5,7 @@ import type * as Tool from "effect/ai/Tool"
 import * as Context from "effect/Context"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
 import * as Option from "effect/Option"
 import * as Random from "effect/Random"
 import * as Result from "effect/Result"
@@ -22,9 +23,11 @@ import * as EvidenceNotes from "./EvidenceNotes.ts"
 import type { Job } from "./Job.ts"
 import type { Journal } from "./Journal.ts"
 import * as Operations from "./Operations.ts"
+import * as Patience from "./Patience.ts"
 import * as Plan from "./Plan.ts"
+import * as Policy from "./Policy.ts"
 import * as ToolOutcome from "./ToolOutcome.ts"
-import type { Output } from "./ToolRunner.ts"
+import type { Output, Ran } from "./ToolRunner.ts"
 import * as Words from "./Words.ts"
 
 /** A call that is claimed, under its idempotency key. */
@@ -108,6 +111,10 @@ const timeLimitMs = (job: Job, journal: Journal, tool: Tool.Any, purpose: Limits
   return own === undefined ? left : Math.min(left, Duration.toMillis(Duration.fromInputUnsafe(own)))
 }
 
+/** A sub-agent's own calls are waited for no longer than this, and it has to write down how it ended. */
+const graceMs = (job: Job, journal: Journal, call: PendingCall): number =>
+  call.agent === true ? Number.POSITIVE_INFINITY : Policy.graceMs(job.policy, journal.state().limits)
+
 /** Executes a call once. Everything that a tool can do wrong becomes a value; only a Stop of the run passes through. */
 const attempt = (
   job: Job,
@@ -120,7 +127,9 @@ const attempt = (
   const { runId } = journal
   const limitMs = timeLimitMs(job, journal, tool, call.purpose)
   const deadline = journal.nowMs() + limitMs
-  const publish = (label: string, of?: { readonly done: number; readonly total: number }) =>
+  let heard = true
+  const publish = (label: string, of?: { readonly done: number; readonly total: number }) => {
+    if (!heard) return
     journal.publish({
       type: "tool_progress",
       runId,
@@ -129,6 +138,7 @@ const attempt = (
       label,
       ...of
     })
+  }
   const notes = EvidenceNotes.make()
   desk.evidence.set(callId, notes)
   const current: CurrentCall = {
@@ -150,21 +160,26 @@ const attempt = (
   }
 
   const preliminary = (output: Output) => publish(ToolOutcome.contentOf(output) ?? "")
-  const execution = job.tools.run(tool, args, callId, preliminary).pipe(
-    Effect.matchCause({
-      onFailure: (cause) => ToolOutcome.ofCause(tool, call, cause),
-      onSuccess: (ran) => ToolOutcome.ofRan(call, ran)
-    }),
+  const onEnd = ({ exit, mayRun }: Patience.Ended<Ran, unknown>): ToolOutcome.Outcome => {
+    heard = !mayRun
+    if (mayRun) desk.left.set(callId, call)
+    if (exit === undefined) return ToolOutcome.ofTimeout(call, limitMs, mayRun)
+    const outcome = Exit.isSuccess(exit)
+      ? ToolOutcome.ofRan(call, exit.value)
+      : ToolOutcome.ofCause(tool, call, exit.cause)
+    desk.brought.set(callId, outcome)
+    return outcome
+  }
+  return Patience.run(job.tools.run(tool, args, callId, preliminary), {
+    name: `${call.tool} (${callId}) of run ${runId}`,
+    limitMs,
+    graceMs: () => graceMs(job, journal, call),
+    onEnd
+  }).pipe(
     Effect.updateContext((context: Context.Context<never>) =>
       Context.add(Context.add(context, CurrentCall, current), ChildLink, link)
     )
   )
-  return limitMs === Number.POSITIVE_INFINITY
-    ? execution
-    : Effect.map(
-        Effect.timeoutOption(execution, limitMs),
-        Option.getOrElse(() => ToolOutcome.ofTimeout(call, limitMs))
-      )
 }
 
 const attempts = 3
@@ -179,6 +194,10 @@ const mayBegin = (journal: Journal, call: PendingCall, afterMs: number): boolean
   const used = { toolCalls, timeMs: journal.elapsedMs() + afterMs }
   return Result.isSuccess(Limits.claim(limits, used, call.purpose))
 }
+
+/** A result that also says so if its tool may still be running. */
+const withLeft = (desk: Desk.Desk, { callId }: PendingCall, body: Body): Body =>
+  desk.left.has(callId) ? ToolOutcome.mayRun(body) : body
 
 /** What is written down about an attempt after which there is another: the call waits, and may be started again. */
 const triedAgain = ({ callId, tool }: PendingCall, body: Body, ms: number): Body => ({
@@ -213,11 +232,14 @@ export const execute = Effect.fnUntraced(function* (
       for (let tries = 1; ; tries++) {
         const startedMs = journal.nowMs()
         desk.startedMs.set(callId, startedMs)
+        desk.brought.delete(callId)
         const outcome = yield* attempt(job, journal, desk, claimed, tool)
         if (outcome._tag === "ChildStuck") return yield* Effect.fail(outcome.error)
         const ms = Math.round(journal.nowMs() - startedMs)
         const child = desk.children.get(callId)
-        const { before = [], body, ending } = ToolOutcome.judge(job, journal, call, outcome, { child, ms })
+        const verdict = ToolOutcome.judge(job, journal, call, outcome, { child, ms })
+        const { before = [], ending } = verdict
+        const body = withLeft(desk, call, verdict.body)
         if (tries < attempts && mayRetry(call, outcome)) {
           const waitMs = Math.round(200 * 2 ** (tries - 1) * (0.8 + 0.4 * (yield* Random.next)))
           if (mayBegin(journal, call, waitMs)) {
@@ -236,6 +258,7 @@ export const execute = Effect.fnUntraced(function* (
         }
         // Judged and staged at once: what is judged of an operation holds only until another call says something of it.
         const told = EvidenceNotes.told(desk.evidence.get(callId))
+        desk.brought.delete(callId)
         journal.stage(...before, body.type === "tool_result" ? { ...body, ...told } : body)
         yield* journal.commit()
         return ending
@@ -244,21 +267,34 @@ export const execute = Effect.fnUntraced(function* (
   )
 })
 
-/** What is written down about a running call that a Stop has cut off. */
-export const cutOff = (journal: Journal, desk: Desk.Desk, call: PendingCall): Body => {
+/** What is written down about a running call that a Stop has cut off, or that was back just before. */
+export const cutOff = (
+  job: Job,
+  journal: Journal,
+  desk: Desk.Desk,
+  call: PendingCall
+): ReadonlyArray<Body> => {
   const { callId, tool } = call
   const ms = Math.round(journal.nowMs() - (desk.startedMs.get(callId) ?? journal.nowMs()))
+  const child = desk.children.get(callId)
+  const brought = desk.brought.get(callId)
+  if (brought !== undefined && brought._tag !== "ChildStuck") {
+    const { before = [], body } = ToolOutcome.judge(job, journal, call, brought, { child, ms })
+    const told = EvidenceNotes.told(desk.evidence.get(callId))
+    return [...before, withLeft(desk, call, body.type === "tool_result" ? { ...body, ...told } : body)]
+  }
   const lost = call.effect === "write"
+  const left = desk.left.has(callId)
   const result: Omit<Of<"tool_result">, "v" | "runId" | "seq" | "at" | "elapsedMs"> = {
     type: "tool_result",
     callId,
     tool,
-    content: lost ? Words.outcomeUnknown(tool) : Words.cancelled(tool),
+    content: lost ? Words.outcomeUnknown(tool, left) : Words.cancelled(tool, left),
     ok: false,
     ms,
     disposition: lost ? "unknown" : "cancelled"
   }
   // What runs again tells it again.
   const told = lost ? EvidenceNotes.told(desk.evidence.get(callId)) : undefined
-  return { ...result, ...told, ...desk.children.get(callId) }
+  return [withLeft(desk, call, { ...result, ...told, ...child })]
 }

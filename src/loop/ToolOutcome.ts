@@ -34,7 +34,7 @@ export type Outcome =
       readonly detail: string
     }
   | { readonly _tag: "WrongArguments"; readonly content: string }
-  | { readonly _tag: "Unknown"; readonly detail: string }
+  | { readonly _tag: "Unknown"; readonly detail: string; readonly mayRun?: boolean }
   | { readonly _tag: "Suspended"; readonly suspension: Suspension }
   | { readonly _tag: "ChildEnded"; readonly content: string; readonly detail: string }
   | { readonly _tag: "ChildRefused"; readonly problem: string }
@@ -132,12 +132,12 @@ export const ofCause = (tool: Tool.Any, call: PendingCall, cause: Cause.Cause<un
     : { _tag: "Broken", content: Words.selfInterrupted(call.tool), detail }
 }
 
-/** What an execution means that was stopped at its time limit. */
-export const ofTimeout = (call: PendingCall, limitMs: number): Outcome => {
-  const detail = `stopped after ${Math.round(limitMs)} ms`
+/** What an execution means that was interrupted at its time limit. `mayRun` says that it has not ended since. */
+export const ofTimeout = (call: PendingCall, limitMs: number, mayRun: boolean): Outcome => {
+  const detail = `interrupted after ${Math.round(limitMs)} ms`
   return call.effect === "write"
-    ? { _tag: "Unknown", detail }
-    : { _tag: "Broken", content: Words.timedOut(call.tool, limitMs), detail }
+    ? { _tag: "Unknown", detail, mayRun }
+    : { _tag: "Broken", content: Words.timedOut(call.tool, limitMs, mayRun), detail }
 }
 
 /** A failure in the words that the policy chooses. A policy that fails itself says no more than the generic one. */
@@ -228,7 +228,7 @@ export const judge = (
         ...fatal(outcome.detail)
       }
     case "Unknown": {
-      const content = Words.outcomeUnknown(tool)
+      const content = Words.outcomeUnknown(tool, outcome.mayRun)
       return {
         body: {
           ...base,
@@ -268,4 +268,11 @@ export const judge = (
       return { body, ...fatal(failure.message) }
     }
   }
+}
+
+/** A result whose tool did not end when it was interrupted, or has left something running that did not. */
+export const mayRun = (body: Body): Body => {
+  if (body.type !== "tool_result") return body
+  const before = body.detail === undefined ? "" : `${body.detail}; `
+  return { ...body, detail: `${before}it had not ended when the run went on, and may still be running` }
 }

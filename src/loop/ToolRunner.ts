@@ -12,7 +12,6 @@ import * as Toolkit from "effect/ai/Toolkit"
 import * as Cause from "effect/Cause"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
-import * as Fiber from "effect/Fiber"
 import * as Schema from "effect/Schema"
 import * as Stream from "effect/Stream"
 import { ambient } from "./Ambient.ts"
@@ -77,12 +76,6 @@ const outputOf = (tool: Tool.Any, result: unknown, encodedResult: unknown): Outp
     ? { encodedResult }
     : { encodedResult, modelOutput: tool.toModelOutput(result) }
 
-/** Runs an effect in a fiber of its own, so that whatever it leaves running ends with it. */
-const inOwnFiber = <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
-  Effect.flatMap(Effect.forkChild(effect, { startImmediately: true }), (fiber) =>
-    Effect.onInterrupt(Fiber.join(fiber), () => Fiber.interrupt(fiber))
-  )
-
 const throughHandler =
   (handler: Tool.Handler<string>): Tools["run"] =>
   (tool, args, callId, preliminary) => {
@@ -103,12 +96,10 @@ const throughHandler =
     return Effect.matchEffect(decode(args), {
       onFailure: ({ message }) => Effect.succeed<Ran>({ _tag: "WrongArguments", problem: message }),
       onSuccess: (params) =>
-        inOwnFiber(
-          Effect.suspend(() => handler.handler(params, context)).pipe(
-            // The caller's services win over those that were there when the handlers were made.
-            Effect.updateContext((here: Context.Context<never>) => Context.merge(handler.context, here)),
-            Effect.flatMap(encoded)
-          )
+        Effect.suspend(() => handler.handler(params, context)).pipe(
+          // The caller's services win over those that were there when the handlers were made.
+          Effect.updateContext((here: Context.Context<never>) => Context.merge(handler.context, here)),
+          Effect.flatMap(encoded)
         )
     })
   }

@@ -86,20 +86,24 @@ export const notTriedAgain = "It was not tried again, because it may have taken 
 export const unencodable = (tool: string): string =>
   `Error: ${tool} ran, but its result could not be encoded. Do not assume that it failed.`
 
+/** What an interruption has come to: the tool has ended, or nobody can tell whether it has. */
+const stopped = (mayRun: boolean): string =>
+  mayRun ? "was told to stop, and may still be running" : "was stopped"
+
 /** A call that took too long and may be repeated. */
-export const timedOut = (tool: string, ms: number): string =>
-  `Error: ${tool} was stopped after ${Math.round(ms)} ms, its time limit.`
+export const timedOut = (tool: string, ms: number, mayRun = false): string =>
+  `Error: ${tool} reached its time limit of ${Math.round(ms)} ms. It ${stopped(mayRun)}.`
 
 /** A call that ended itself by interruption. */
 export const selfInterrupted = (tool: string): string => `Error: ${tool} was interrupted before it finished.`
 
 /** A call that was cut off and may have taken effect. */
-export const outcomeUnknown = (tool: string): string =>
-  `${tool} was cut off. Nobody can tell yet whether it took effect.`
+export const outcomeUnknown = (tool: string, mayRun = false): string =>
+  `${tool} ${mayRun ? stopped(mayRun) : "was cut off"}. Nobody can tell yet whether it took effect.`
 
 /** A call that a Stop cut off and that will run again when the run is resumed. */
-export const cancelled = (tool: string): string =>
-  `${tool} was stopped. It runs again when the run is resumed.`
+export const cancelled = (tool: string, mayRun = false): string =>
+  `${tool} ${stopped(mayRun)}. It runs again when the run is resumed.`
 
 /** A lost call that turned out to have happened, where its result is not known. */
 export const happened = "It did take effect."

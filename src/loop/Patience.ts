@@ -1,0 +1,76 @@
+/**
+ * Waiting for work that nobody can vouch for: the handler of a tool, the request to a provider.
+ *
+ * Interruption is a request. An uninterruptible region or a finalizer without an end goes on for as long as it likes, and
+ * whoever waits for it waits as long. Here nobody does: work that has not ended a while after its interruption is let go
+ * of. It runs on by itself, the log says so, and whoever has waited can say so too.
+ *
+ * Work that was interrupted in an uninterruptible region and comes to its end there has no result to tell: effect
+ * replaces it by the interruption. So only what came back before it was cut off is known.
+ */
+import * as Deferred from "effect/Deferred"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Fiber from "effect/Fiber"
+
+/** What came of work that was waited for. */
+export interface Ended<A, E> {
+  /** How it came back; `undefined` if it was cut off before it did. */
+  readonly exit: Exit.Exit<A, E> | undefined
+  /** Whether it, or something that it has started, was let go of and may still be running. */
+  readonly mayRun: boolean
+}
+
+/** How long to wait, and whom to tell. */
+export interface Options<A, E, B> {
+  /** What the log calls it. */
+  readonly name: string
+  /** When it is interrupted, in milliseconds from now; `Infinity` for never. */
+  readonly limitMs: number
+  /** How long it may take to end when it is interrupted, in milliseconds; `Infinity` for work that bounds itself. */
+  readonly graceMs: () => number
+  /** Makes the answer of what came. It is asked also where the waiting itself is interrupted, and nobody gets the answer. */
+  readonly onEnd: (ended: Ended<A, E>) => B
+}
+
+const orLonger = <A>(effect: Effect.Effect<A>, ms: number): Effect.Effect<unknown> =>
+  ms === Number.POSITIVE_INFINITY ? effect : Effect.timeoutOption(effect, ms)
+
+const waitFor = Effect.fnUntraced(function* <A, E, B>(
+  fiber: Fiber.Fiber<A, E>,
+  back: Deferred.Deferred<Exit.Exit<A, E>>,
+  restore: <C>(effect: Effect.Effect<C>) => Effect.Effect<C>,
+  { graceMs, limitMs, name, onEnd }: Options<A, E, B>
+) {
+  // Back, late, or interrupted: an interruption is taken up again when the mask ends.
+  yield* Effect.exit(restore(orLonger(Deferred.await(back), limitMs)))
+  const cut = !Deferred.isDoneUnsafe(back)
+  if (cut) fiber.interruptUnsafe(yield* Effect.fiberId)
+  // Work that is back is over one step later, or when what it has left running is.
+  else yield* Effect.yieldNow
+  if (fiber.pollUnsafe() === undefined) yield* orLonger(Fiber.await(fiber), graceMs())
+  const mayRun = fiber.pollUnsafe() === undefined
+  if (mayRun)
+    yield* Effect.logWarning(`${name} does not end when it is interrupted, and may still be running`)
+  const exit = Deferred.isDoneUnsafe(back) ? yield* Deferred.await(back) : undefined
+  return onEnd({ exit: cut && exit !== undefined && Exit.isFailure(exit) ? undefined : exit, mayRun })
+})
+
+/**
+ * Runs work in a fiber of its own until it ends, is late, or the waiting is interrupted; then it and everything that it
+ * has left running are interrupted, and waited for no longer than the grace. Never fails.
+ */
+export const run = <A, E, B, R>(
+  work: Effect.Effect<A, E, R>,
+  options: Options<A, E, B>
+): Effect.Effect<B, never, R> =>
+  Effect.uninterruptibleMask((restore) => {
+    const back = Deferred.makeUnsafe<Exit.Exit<A, E>>()
+    const working = Effect.onExit(work, (exit) => Deferred.succeed(back, exit))
+    return Effect.flatMap(Effect.forkDetach(working, { startImmediately: true }), (fiber) => {
+      const exit = fiber.pollUnsafe()
+      return exit === undefined
+        ? waitFor(fiber, back, restore, options)
+        : Effect.sync(() => options.onEnd({ exit, mayRun: false }))
+    })
+  })
