@@ -198,6 +198,7 @@ export const nextStep = (state: RunState, rules: Rules, elapsedMs: number): Step
         call.kind === "tool" &&
         call.status === "waiting" &&
         call.purpose === "investigate" &&
+        call.approval !== "rejected" &&
         !State.continues(call)
     )
     if (refused.length > 0) {

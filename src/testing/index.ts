@@ -1,2 +1,2 @@
 /** What you test and check your own agents and stores with. */
-export {}
+export * as Audit from "./Audit.ts"

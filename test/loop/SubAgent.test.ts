@@ -742,7 +742,7 @@ describe("one Stop for the tree", () => {
     expect(ran).toEqual(["write 1", "slow 2", "slow 2"])
     expect(nano(end.run.costUsd)).toBe(2 * perTurn.lead + 3 * perTurn.helper)
     yield* expectRolledUp("r", ["r/c"])
-    expectValidTranscript(end.run.messages)
+    expectValidTranscript(end.run)
   })
 
   check("by a command to the parent's inbox", function* () {

@@ -14,10 +14,13 @@ import * as TestClock from "effect/testing/TestClock"
 import { Agent, MemoryRunStore, RunStore, ToolFailure } from "../../src/index.ts"
 import * as Scripted from "../../src/provider/Scripted.ts"
 import type * as Wire from "../../src/provider/Wire.ts"
-import { callsOf, type Message, type ToolMessage } from "../../src/run/Message.ts"
+import type { Message, ToolMessage } from "../../src/run/Message.ts"
 import type { Usage } from "../../src/run/Money.ts"
 import type { Of, RunEvent } from "../../src/run/RunEvent.ts"
 import type { Completed, RunExit } from "../../src/run/RunExit.ts"
+import type { RunState } from "../../src/run/RunState.ts"
+import * as Audit from "../../src/testing/Audit.ts"
+import { checkLaws, checkTranscript, checkWire } from "./laws.ts"
 
 // --- tests ----------------------------------------------------------------------------------------------------------
 
@@ -146,81 +149,15 @@ export const resultOf = (
   return result
 }
 
-/** Every id of a call is new, and has exactly one result before the next message of another kind (but for the last). */
-export const expectValidTranscript = (messages: ReadonlyArray<Message>): void => {
-  const seen = new Set<string>()
-  let open = new Set<string>()
-  for (const message of messages) {
-    if (message.role === "tool") {
-      expect(open, `a result without its call: ${message.callId}`).toContain(message.callId)
-      open.delete(message.callId)
-      expect(typeof message.content).toBe("string")
-      continue
-    }
-    expect([...open], `calls without a result before ${JSON.stringify(message)}`).toEqual([])
-    if (message.role !== "assistant") continue
-    open = new Set()
-    for (const { id } of callsOf(message)) {
-      expect(id, "an empty call id").not.toBe("")
-      expect(seen, `the id ${id} is used twice`).not.toContain(id)
-      seen.add(id)
-      open.add(id)
-    }
-  }
-}
+/** What the provider was sent: every call with its one result. */
+export const expectValidRequests = (requests: ReadonlyArray<ReadonlyArray<Wire.Message>>): void =>
+  requests.forEach(checkWire)
 
-/** What the provider is sent: the same, on the wire. */
-export const expectValidRequests = (requests: ReadonlyArray<ReadonlyArray<Wire.Message>>): void => {
-  for (const messages of requests) {
-    const seen = new Set<string>()
-    let open = new Set<string>()
-    for (const message of messages) {
-      if (message.role === "tool") {
-        expect(open).toContain(message.tool_call_id)
-        open.delete(message.tool_call_id)
-        continue
-      }
-      expect([...open], "calls without a result in a request").toEqual([])
-      if (message.role !== "assistant") continue
-      open = new Set((message.tool_calls ?? []).map(({ id }) => id))
-      expect(open.size).toBe((message.tool_calls ?? []).length)
-      for (const id of open) {
-        expect(id).not.toBe("")
-        expect(seen).not.toContain(id)
-        seen.add(id)
-      }
-    }
-    expect([...open], "a request with open calls").toEqual([])
-  }
-}
+/** The transcript of a state: every call that does not wait has its one result. */
+export const expectValidTranscript = ({ messages, pending }: RunState): void =>
+  checkTranscript(messages, new Set(pending.map(({ callId }) => callId)))
 
-/** The laws that hold for any journal. A result that is `cancelled` or `unknown` is that of an attempt, not of the call. */
-export const expectLawful = (events: ReadonlyArray<RunEvent>): void => {
-  const answered = new Set<string>()
-  const undecided = new Set<string>()
-  let stopped = false
-  events.forEach((event, index) => {
-    expect(event.seq).toBe(index)
-    if (stopped) expect(event.type, "an event after a stop that is not a resume").toBe("run_resumed")
-    stopped = event.type === "run_stopped"
-    if (event.type === "approval_required") undecided.add(event.callId)
-    if (event.type === "approval_resolved") undecided.delete(event.callId)
-    if (event.type === "tool_start") {
-      expect(undecided, `call ${event.callId} started undecided`).not.toContain(event.callId)
-      expect(answered, `call ${event.callId} started after its result`).not.toContain(event.callId)
-    }
-    if (
-      event.type === "tool_result" &&
-      event.disposition !== "cancelled" &&
-      event.disposition !== "unknown"
-    ) {
-      expect(answered, `call ${event.callId} has two results`).not.toContain(event.callId)
-      answered.add(event.callId)
-    }
-  })
-}
-
-/** How a run ended: the ending and the journal, both held to the laws. */
+/** How a run ended: the ending and the journal, both held to the laws, and the runs below it with them. */
 export const finish = <A, R>(
   run: Effect.Effect<Completed<A>, Agent.Failure<never> | RunStore.RunNotFound, R>
 ): Effect.Effect<
@@ -233,9 +170,12 @@ export const finish = <A, R>(
 > =>
   Effect.gen(function* () {
     const exit = yield* Agent.outcome(run)
-    const events = yield* Effect.orDie(journal(exit.run.runId))
-    expectValidTranscript(exit.run.messages)
-    expectLawful(events)
+    const { runId } = exit.run
+    const events = yield* Effect.orDie(journal(runId))
+    expectValidTranscript(exit.run)
+    checkLaws(events)
+    const { findings } = yield* Effect.orDie(Audit.run(runId))
+    expect(findings).toEqual([])
     return { exit, events }
   })
 

@@ -394,6 +394,12 @@ describe("a reserve", () => {
     decides([...refused, ...ran(observe)]).toEqual(["AskModel", "handoff"])
   })
 
+  it("tells the model that a call was rejected, and not that there is no room for it", () => {
+    const bodies = [...one(limits, [read, remove]), decided(remove, "rejected"), handoff]
+    decides(bodies).toEqual(["AnswerCalls", "read HandoffOnly"])
+    decides([...bodies, result(read, { disposition: "refused" })]).toEqual(["AnswerCalls", "remove Rejected"])
+  })
+
   it("is not begun over a submission", () => {
     decides(one(limits, [submit])).toEqual(["Stop", "completed", "submitted"])
   })

@@ -6,6 +6,7 @@ import * as RunExit from "../../src/run/RunExit.ts"
 import * as RunState from "../../src/run/RunState.ts"
 import {
   call,
+  digestOf,
   journals,
   many,
   ran,
@@ -107,7 +108,7 @@ describe("the exit that a stopped run stands for", () => {
           callId: "c2",
           tool: "delete_file",
           args: { path: "access.log" },
-          argsDigest: '{"path":"access.log"}'
+          argsDigest: digestOf({ path: "access.log" })
         }
       ]
     })

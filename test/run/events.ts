@@ -7,6 +7,7 @@
  */
 import * as Arbitrary from "effect/Arbitrary"
 import * as Schema from "effect/Schema"
+import * as Digest from "../../src/loop/Digest.ts"
 import * as Limits from "../../src/run/Limits.ts"
 import type { AssistantMessage, ToolCallPart } from "../../src/run/Message.ts"
 import type { Rules, Step } from "../../src/run/NextStep.ts"
@@ -14,7 +15,16 @@ import { nextStep } from "../../src/run/NextStep.ts"
 import type { Body, Of, PlannedCall, RunEvent, Suspension } from "../../src/run/RunEvent.ts"
 import { version } from "../../src/run/RunEvent.ts"
 import type { Draft, PendingCall, RunState } from "../../src/run/RunState.ts"
-import { apply, begin, fold, snapshot, totals, undecided, unknownOutcomes } from "../../src/run/RunState.ts"
+import {
+  apply,
+  begin,
+  fold,
+  live as liveOperations,
+  snapshot,
+  totals,
+  undecided,
+  unknownOutcomes
+} from "../../src/run/RunState.ts"
 
 /** What the core decided when it had seen the first `at` events. */
 export interface Decision {
@@ -77,8 +87,8 @@ export const started = (limits: Limits.Limits = {}): Body => ({
   limits
 })
 
-/** The digest of arguments in these tests: their JSON text. */
-export const digestOf = (args: Schema.Json): string => JSON.stringify(args)
+/** The digest of arguments. */
+export const digestOf = Digest.ofArgs
 
 /** A tool as the driver knows it. */
 export type ToolSpec = Required<Pick<PlannedCall, "effect" | "purpose" | "approval" | "kind">> & {
@@ -343,9 +353,12 @@ export const simulate = (numbers: ReadonlyArray<number>, options: Options = {}):
   const decisions: Array<Decision> = []
   const childTotals = new Map<string, number>()
   let draft: Draft | undefined
+  /** What reading calls have brought, by tool and arguments. */
+  const brought = new Map<string, string>()
   let elapsedMs = 0
   let calls = 0
   let failures = 0
+  let commands = 0
 
   const append = (...bodies: ReadonlyArray<Body>) => {
     for (const body of bodies) {
@@ -540,6 +553,12 @@ export const simulate = (numbers: ReadonlyArray<number>, options: Options = {}):
       return "ended"
     }
     const content = stuck ? "some text" : tape.pick(["some text", "other text"])
+    const brings = (raw: string, more: Partial<Omit<Of<"tool_result">, "type">> = {}) =>
+      result(asked, {
+        content: pending.edited === true ? `Ran with other arguments.\n${raw}` : raw,
+        digest: Digest.ofText(raw),
+        ...more
+      })
     switch (tape.below(10)) {
       case 9:
         if (pending.effect === "write") {
@@ -548,13 +567,22 @@ export const simulate = (numbers: ReadonlyArray<number>, options: Options = {}):
         }
         if (Limits.claim(now().limits, { ...now(), timeMs: elapsedMs }, pending.purpose)._tag === "Failure")
           break
-        append(start(asked, now().pending.find((call) => call.callId === pending.callId)!.attempts + 1))
+        append(
+          result(asked, {
+            ok: false,
+            content: "away",
+            digest: "away",
+            disposition: "cancelled",
+            mayRepeat: true
+          }),
+          start(asked, now().pending.find((call) => call.callId === pending.callId)!.attempts + 1)
+        )
         return "again"
       case 8:
-        append(result(asked, { ok: false, content: "Error: no such file", digest: "error" }))
+        append(brings("Error: no such file", { ok: false }))
         return "ended"
       case 7:
-        append(result(asked, { ok: false, content: "wrong arguments", wrongArguments: true }))
+        append(brings("wrong arguments", { ok: false, wrongArguments: true }))
         return "ended"
       case 6:
         append(
@@ -564,22 +592,31 @@ export const simulate = (numbers: ReadonlyArray<number>, options: Options = {}):
             callId: pending.callId,
             tool: pending.tool,
             argsDigest: pending.argsDigest,
-            observe: "observe",
+            observe: tools.observe.tool,
             label: "a test"
           },
-          result(asked, { content, digest: content })
+          brings(content)
         )
         return "ended"
     }
-    append(result(asked, { content, digest: content }))
+    append(brings(content))
+    if (pending.effect === "read") brought.set(sameCall(pending), content)
+    const [operation] = liveOperations(now())
+    if (pending.tool === tools.observe.tool && operation !== undefined && tape.once(2)) {
+      const { operationId } = operation
+      append({ type: "operation_ended", operationId, outcome: "succeeded", detail: "green", by: "observed" })
+    }
     return "ended"
   }
+
+  const sameCall = ({ argsDigest, tool }: PendingCall) => `${tool} ${argsDigest}`
 
   const execute = (ready: ReadonlyArray<PendingCall>) => {
     const running: Array<PendingCall> = []
     for (const pending of ready) {
-      if (pending.effect === "read" && tape.once(10)) {
-        append(result(toAsked(pending), { disposition: "cached" }))
+      const content = brought.get(sameCall(pending))
+      if (content !== undefined && tape.once(5)) {
+        append(result(toAsked(pending), { disposition: "cached", content }))
       } else {
         append(start(toAsked(pending), pending.attempts + 1))
         running.push(pending)
@@ -602,24 +639,28 @@ export const simulate = (numbers: ReadonlyArray<number>, options: Options = {}):
 
   const decide = (pending: PendingCall) => {
     const asked = toAsked(pending)
-    switch (tape.below(5)) {
+    const luck = tape.below(5)
+    if (luck === 0) return
+    const command = ++commands
+    switch (luck) {
       case 1:
-        return append(decided(asked, "approved", { by: "ann" }))
+        return append(decided(asked, "approved", { by: "ann", command }))
       case 2:
-        return append(decided(asked, "rejected"))
+        return append(decided(asked, "rejected", { command }))
       case 3:
-        return append(decided(asked, "rejected", { reason: "not on a Friday" }))
-      case 4:
-        return append(
-          decided(asked, "approved", { args: { path: "edited" }, argsDigest: digestOf({ path: "edited" }) })
-        )
+        return append(decided(asked, "rejected", { reason: "not on a Friday", command }))
+      case 4: {
+        const args = { path: "edited" }
+        return append(decided(asked, "approved", { args, argsDigest: digestOf(args), command }))
+      }
     }
   }
 
   const resume = () => {
-    const { inbox, limits } = now()
+    const { limits } = now()
     const said = tape.once(5) ? [{ role: "user", content: "Go on." } as const] : []
-    append({ type: "run_resumed", inbox: inbox + tape.below(3), messages: said })
+    commands += tape.below(3)
+    append({ type: "run_resumed", inbox: commands, messages: said })
     if (options.limitsChange !== false && tape.once(3)) {
       const turns = (limits.turns ?? 20) + tape.pick([5, 1])
       append({ type: "limits_changed", limits: tape.once(4) ? limitsFrom(tape) : { ...limits, turns } })
@@ -627,7 +668,13 @@ export const simulate = (numbers: ReadonlyArray<number>, options: Options = {}):
     for (const pending of undecided(now())) decide(pending)
     for (const pending of now().pending) {
       if (pending.kind === "input" && tape.once(2)) {
-        append({ type: "input_given", callId: pending.callId, answer: "Tuesday", by: "ann" })
+        append({
+          type: "input_given",
+          callId: pending.callId,
+          answer: "Tuesday",
+          by: "ann",
+          command: ++commands
+        })
       }
     }
     for (const { callId, tool } of unknownOutcomes(now())) {
@@ -639,7 +686,8 @@ export const simulate = (numbers: ReadonlyArray<number>, options: Options = {}):
         tool,
         outcome,
         content: `a person says: ${outcome}`,
-        by: "ann"
+        by: "ann",
+        command: ++commands
       })
     }
   }
@@ -658,7 +706,9 @@ export const simulate = (numbers: ReadonlyArray<number>, options: Options = {}):
             result(toAsked(call), {
               ok: false,
               content:
-                refusal._tag === "Rejected" ? `declined: ${call.rejection ?? "no reason"}` : "no budget left",
+                refusal._tag === "Rejected"
+                  ? `Declined: ${call.rejection ?? "no reason"}. It did not run.`
+                  : "no budget left",
               disposition: refusal._tag === "Rejected" ? "rejected" : "refused",
               ...(refusal._tag === "NoBudget" ? { short: refusal.exhausted.resource } : undefined)
             })
@@ -681,6 +731,7 @@ export const simulate = (numbers: ReadonlyArray<number>, options: Options = {}):
         )
         return
       case "BeginHandoff":
+        failures = 0
         append({ type: "handoff", exhausted: step.exhausted })
         return
       case "Stop": {
@@ -698,6 +749,7 @@ export const simulate = (numbers: ReadonlyArray<number>, options: Options = {}):
 
   /** One driver's life: until the run stops, Stop is pressed, or the process dies. */
   const live = (isResumed: boolean) => {
+    failures = 0
     try {
       if (isResumed) resume()
       while (now().status === "running") {
