@@ -4,9 +4,13 @@
  */
 import * as Tool from "effect/ai/Tool"
 import * as Effect from "effect/Effect"
+import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import * as SchemaAST from "effect/SchemaAST"
+import type * as RunEvent from "../run/RunEvent.ts"
+import { Purpose } from "../tool/ToolPolicy.ts"
 import * as ToolRunner from "./ToolRunner.ts"
+import { toJson } from "./Transcript.ts"
 import * as Words from "./Words.ts"
 
 /** A contract, made once for an agent. */
@@ -16,6 +20,8 @@ export interface Contract {
   readonly ask: Tool.Any
   /** Reads the arguments of a submission as the output. */
   readonly read: (submission: unknown) => Effect.Effect<unknown, Schema.SchemaError>
+  /** What a journal says of it. */
+  readonly inJournal: () => RunEvent.Contract
 }
 
 const ask = Tool.make(Words.inputTool, {
@@ -27,6 +33,24 @@ const ask = Tool.make(Words.inputTool, {
   success: Schema.String
 })
 
+/** The longest JSON Schema of a result that a journal holds, in characters. */
+const longestSchema = 8000
+
+/** What a tool takes as a JSON Schema, unless that is long, or the tool's parameters have none. */
+const schemaOf = (tool: Tool.Any): Schema.Json | undefined => {
+  const schema = Result.try(() => toJson(Tool.getJsonSchema(tool)))
+  if (Result.isFailure(schema) || schema.success === undefined) return undefined
+  return JSON.stringify(schema.success).length > longestSchema ? undefined : schema.success
+}
+
+const lazily = <A>(make: () => A): (() => A) => {
+  let made: { readonly value: A } | undefined
+  return () => {
+    made ??= { value: make() }
+    return made.value
+  }
+}
+
 /**
  * The contract of an output. It is submitted in the form that JSON can carry, so that a date, say, is text: itself where
  * that is an object, else in an object around it.
@@ -34,12 +58,13 @@ const ask = Tool.make(Words.inputTool, {
 export const make = (output: Schema.Top): Contract => {
   const json = Schema.toCodecJson(output)
   const isObject = SchemaAST.isObjects(SchemaAST.toEncoded(json.ast))
+  // A result is worth a reserve as much as a handoff is.
   const submit = Tool.make(Words.submitTool, {
     description:
       "Submits the result. The task is complete when a valid result was submitted, and not before.",
     parameters: isObject ? json : Schema.Struct({ result: json }),
     success: Schema.String
-  })
+  }).annotate(Purpose, "handoff")
   const inside = (decoded: unknown): unknown =>
     typeof decoded === "object" && decoded !== null && "result" in decoded ? decoded.result : decoded
   return {
@@ -48,7 +73,11 @@ export const make = (output: Schema.Top): Contract => {
     read: (submission) => {
       const decoded = ToolRunner.decode(submit, submission)
       return isObject ? decoded : Effect.map(decoded, inside)
-    }
+    },
+    inJournal: lazily(() => {
+      const schema = schemaOf(submit)
+      return { tool: submit.name, ...(schema === undefined ? undefined : { schema }) }
+    })
   }
 }
 

@@ -220,7 +220,10 @@ export const ask = Effect.fnUntraced(function* (
     const before = journal.state()
     const turn = before.turns + 1
     const announce = purpose === "handoff" && before.handoffTold !== true
-    const note = announce && before.exhausted !== undefined ? Words.handoffNote(before.exhausted) : undefined
+    const note =
+      announce && before.exhausted !== undefined
+        ? Words.handoffNote(before.exhausted, job.contract !== undefined)
+        : undefined
     const said = (): ReadonlyArray<Prompt.Message> => {
       const prompt = conversation.mirror.of(before.messages).content
       return note === undefined ? prompt : [...prompt, toPrompt({ role: "user", content: note })]

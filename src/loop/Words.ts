@@ -38,9 +38,14 @@ export const refusal = (call: PendingCall, why: Refusal): string => {
     : `${short}. Answer with what you have found.`
 }
 
-/** What the model is told when only the reserve is left. */
-export const handoffNote = ({ resource: name }: Exhausted): string =>
-  `What this task may use of ${resource[name]} is used up, except for a small reserve. Do not investigate any further. Write a handoff now: what you have found, what is still open, and how to go on.`
+/** What the model is told when only the reserve is left; `submits` says whether its result has to be submitted. */
+export const handoffNote = ({ resource: name }: Exhausted, submits: boolean): string => {
+  const short = `What this task may use of ${resource[name]} is used up, except for a small reserve. Do not investigate any further.`
+  const written = "what you have found, what is still open, and how to go on."
+  return submits
+    ? `${short} If what you have found is enough for a valid result, call ${submitTool} now. If not, do not make one up. Write a handoff instead: ${written}`
+    : `${short} Write a handoff now: ${written}`
+}
 
 /** What the model is told after a reply that was cut off. */
 export const incompleteNote = (why: string, calls: number): string => {

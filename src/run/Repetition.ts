@@ -30,6 +30,10 @@ interface Call {
 const keyOf = ({ argsDigest, tool }: Call, digest: string, wrongArguments: boolean | undefined): string =>
   wrongArguments === true ? `${tool} !` : `${tool} ${argsDigest} ${digest}`
 
+// What only observes work that goes on may say the same thing many times, but not get it wrong many times.
+const counts = ({ purpose }: Call, wrongArguments: boolean | undefined): boolean =>
+  purpose === "investigate" || wrongArguments === true
+
 const countAfter = ({ epoch, seen }: Repetition, key: string): number => {
   const before = seen[key]
   return before === undefined || before.epoch !== epoch ? 1 : before.count + 1
@@ -44,15 +48,15 @@ export const repeats = (
   call: Call,
   digest: string,
   wrongArguments?: boolean
-): number => (call.purpose === "handoff" ? 0 : countAfter(repetition, keyOf(call, digest, wrongArguments)))
+): number => (counts(call, wrongArguments) ? countAfter(repetition, keyOf(call, digest, wrongArguments)) : 0)
 
 /**
  * The counts after a result. What was seen is one record for the whole run, added to in place: a copy for every result
  * would cost more with every turn.
  */
 export const observe = (repetition: Repetition, call: Call, event: Of<"tool_result">): Repetition => {
-  const counts = event.disposition === "executed" || event.wrongArguments === true
-  if (!counts || call.purpose === "handoff") return repetition
+  const told = event.disposition === "executed" || event.wrongArguments === true
+  if (!told || !counts(call, event.wrongArguments)) return repetition
   const key = keyOf(call, event.digest ?? "", event.wrongArguments)
   const { epoch, seen, worst } = repetition
   const fresh = seen[key] === undefined && event.wrongArguments !== true
