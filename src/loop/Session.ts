@@ -72,6 +72,7 @@ export const start = Effect.fnUntraced(function* (
     agent: job.agent,
     messages,
     limits,
+    ...(job.contract === undefined ? undefined : { contract: job.contract.inJournal() }),
     ...(parent === undefined ? undefined : { parent }),
     ...(after === undefined ? undefined : { after })
   })
