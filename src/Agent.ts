@@ -42,6 +42,7 @@ import type { RunBusy, RunNotFound, RunStore, RunStoreError } from "./store/RunS
 import { ToolFailure } from "./tool/ToolFailure.ts"
 
 export {
+  answer,
   approve,
   CallNotPending,
   type CallRef,
@@ -102,6 +103,9 @@ export interface Options<Tools extends Record<string, Tool.Any>, TE, TR, Out ext
     | ReadonlyArray<(state: RunState) => string | undefined>
     | undefined
 }
+
+/** What an agent needs to run. */
+export type Services<A> = A extends Agent<unknown, unknown, infer R> ? R : never
 
 /** What an agent's tools need besides their handlers. */
 export type ToolServices<Tools extends Record<string, Tool.Any>> =
@@ -262,6 +266,41 @@ export const resume = <A, E, R>(
   options: Runs.ResumeOptions = {}
 ): Effect.Effect<Completed<A>, Failure<E> | RunNotFound, R | RunStore> =>
   typed<A, E, R>(Runs.resume(definitionOf(agent), runId, options, Runs.alone))
+
+/**
+ * Stores a run without driving it, and yields its id: `resume` drives it, here or in another process, and `RunHost` takes
+ * it up. A run of this id that is stored already stays as it is.
+ *
+ * @example
+ * ```ts
+ * import * as Effect from "effect/Effect"
+ * import { Agent } from "checkrein"
+ *
+ * declare const analyst: Agent.Agent<string>
+ *
+ * const queued = Agent.create(analyst, "Which log file mentions a timeout?", { runId: "ticket-7" })
+ * const later = Effect.flatMap(queued, (runId) => Agent.resume(analyst, runId))
+ * ```
+ */
+export const create = <A, E, R>(
+  agent: Agent<A, E, R>,
+  input: string | ReadonlyArray<Message>,
+  options: Runs.RunOptions = {}
+): Effect.Effect<string, RunBusy | RunStoreError | Refused | E, R | RunStore> =>
+  Runs.create(definitionOf(agent), input, options) as Effect.Effect<
+    string,
+    RunBusy | RunStoreError | Refused | E,
+    R | RunStore
+  >
+
+/**
+ * Stops a run, whoever drives it: its driver is told and stops within a second; a run that nobody drives is stopped at
+ * once. `reason` becomes the detail of its ending. A run that has completed or failed stays as it is.
+ */
+export const cancel: (
+  runId: string,
+  reason: string
+) => Effect.Effect<void, RunNotFound | RunStoreError, RunStore> = Runs.cancel
 
 /**
  * Runs an agent and streams what happens: the stored events, the model's text as it is written, and the progress of

@@ -30,7 +30,8 @@ export class CallNotPending extends Schema.TaggedError<CallNotPending>()("CallNo
   problem: Schema.String
 }) {
   override get message(): string {
-    return `call ${this.callId} of run ${this.runId} does not wait for this: ${this.problem}`
+    const what = this.callId === "" ? `run ${this.runId}` : `call ${this.callId} of run ${this.runId}`
+    return `${what} does not wait for this: ${this.problem}`
   }
 }
 
@@ -100,6 +101,31 @@ export const decide = (
       ...rest,
       ...options
     })
+  })
+
+/**
+ * Records the answer to the question that a run, or a sub-agent of it, has stopped for; the run is resumed separately.
+ */
+export const answer = (
+  runId: string,
+  text: string,
+  options: { readonly by?: string } = {}
+): Effect.Effect<void, RunNotFound | RunStoreError | CallNotPending, RunStore> =>
+  Effect.gen(function* () {
+    const store = yield* RunStore
+    const { question } = yield* store.summary(runId)
+    if (question === undefined)
+      return yield* new CallNotPending({ runId, callId: "", problem: "it has not asked anything" })
+    const { callId } = question
+    const taken = (yield* store.summary(question.runId)).inbox
+    const before = (yield* store.inbox(question.runId, taken)).find(
+      ({ command }) => command.type === "answer" && command.callId === callId
+    )
+    if (before !== undefined) {
+      const problem = "somebody has answered; resume the run to have it taken in"
+      return yield* new CallNotPending({ runId: question.runId, callId, problem })
+    }
+    yield* store.send(question.runId, { type: "answer", callId, answer: text, ...options })
   })
 
 /** What became of a call whose outcome was unknown. */

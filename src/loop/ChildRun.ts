@@ -49,6 +49,9 @@ export class ChildSuspended {
   }
 }
 
+/** The child was told to leave off, as its parent is: the call goes on when the parent is resumed. */
+export class ChildLeftOff {}
+
 /** The child has ended without an answer. These are the harness's words, so no policy rewords them. */
 export class ChildEnded {
   readonly words: string

@@ -32,6 +32,17 @@ export const CancelReason = Context.Reference<string | undefined>("checkrein/Can
   defaultValue: () => undefined
 })
 
+/** An interruption that carries its reason. */
+export const interruption = (reason: string): Cause.Cause<never> =>
+  Cause.annotate(Cause.interrupt(), Context.make(CancelReason, reason))
+
+/** How a run ends that was cancelled. */
+export const cancelledFor = (reason: string): Ending => ({
+  status: "interrupted",
+  reason: "cancelled",
+  detail: reason
+})
+
 /** The reason that an interruption carries, if it does. */
 export const cancelReasonOf = (cause: Cause.Cause<unknown>): string | undefined =>
   Context.get(Cause.annotations(cause), CancelReason)
@@ -125,6 +136,5 @@ export const cancelled = Effect.fnUntraced(function* (journal: Journal) {
   const inbox = store.watchInbox(journal.runId, journal.state().inbox)
   const command = yield* Stream.runHead(Stream.filter(inbox, ({ command }) => command.type === "cancel"))
   if (Option.isNone(command) || command.value.command.type !== "cancel") return yield* Effect.never
-  const annotation = Context.make(CancelReason, command.value.command.reason)
-  return yield* Effect.failCause(Cause.annotate(Cause.interrupt(), annotation))
+  return yield* Effect.failCause(interruption(command.value.command.reason))
 })

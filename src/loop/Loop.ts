@@ -6,7 +6,7 @@ import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Result from "effect/Result"
-import { type Ending, nextStep, type Refusal } from "../run/NextStep.ts"
+import { type Ending, nextStep, type Refusal, type Step } from "../run/NextStep.ts"
 import type { Body, Of } from "../run/RunEvent.ts"
 import { questionOf } from "../run/RunExit.ts"
 import type { PendingCall } from "../run/RunState.ts"
@@ -15,6 +15,7 @@ import { type Outcome, Reconcile, unknown } from "../tool/ToolPolicy.ts"
 import * as Allowances from "./Allowances.ts"
 import * as Approvals from "./Approvals.ts"
 import * as Desk from "./Desk.ts"
+import { Drain, isRequested } from "./Drain.ts"
 import * as Inbox from "./Inbox.ts"
 import type { Job } from "./Job.ts"
 import type { Journal } from "./Journal.ts"
@@ -24,7 +25,8 @@ import * as Plan from "./Plan.ts"
 import * as ToolCall from "./ToolCall.ts"
 import * as Words from "./Words.ts"
 
-const stopped = (
+/** The event with which a run ends. */
+export const stopped = (
   journal: Journal,
   { detail, exhausted, reason, status }: Ending,
   operations: NonNullable<Of<"run_stopped">["operations"]> = []
@@ -135,12 +137,12 @@ const executeAll = Effect.fnUntraced(function* (
     journal.stage(ToolCall.startOf(claimed.success, hold))
   }
   yield* journal.commit()
-  const [only] = running
-  if (only !== undefined && running.length === 1) return yield* ToolCall.execute(job, journal, desk, only)
-  const endings = yield* Effect.forEach(running, (claimed) => ToolCall.execute(job, journal, desk, claimed), {
-    concurrency: "unbounded"
+  const ends = yield* Effect.forEach(running, (claimed) => ToolCall.execute(job, journal, desk, claimed), {
+    concurrency: running.length === 1 ? 1 : "unbounded"
   })
-  return endings.find((ending) => ending !== undefined)
+  const last = ends.filter((end) => end !== undefined)
+  journal.stage(...last.flatMap(({ bodies }) => bodies))
+  return last[0]?.ending
 })
 
 const stop = Effect.fnUntraced(function* (job: Job, journal: Journal, ending: Ending) {
@@ -174,12 +176,19 @@ const stop = Effect.fnUntraced(function* (job: Job, journal: Journal, ending: En
   yield* journal.commit(stopped(journal, ending, operations))
 })
 
+const leftOff = Inbox.cancelledFor("its driver was shut down")
+
+const begins = ({ _tag }: Step): boolean =>
+  _tag === "AskModel" || _tag === "ExecuteCalls" || _tag === "CheckApprovals"
+
 const interpret = Effect.fnUntraced(function* (job: Job, journal: Journal, desk: Desk.Desk) {
   // The claim to drive on: a driver that has lost a run finds out here, before it does anything.
   if (journal.state().seq > 1) yield* journal.commit()
   const conversation = ModelCall.converse(job, journal.state().messages)
+  const drain = yield* Drain
   while (true) {
     const step = nextStep(journal.state(), job.rules, journal.elapsedMs())
+    if (begins(step) && isRequested(drain)) return yield* stop(job, journal, leftOff)
     let ending: Ending | undefined
     switch (step._tag) {
       case "AskModel":
@@ -244,13 +253,7 @@ export const drive = Effect.fnUntraced(function* (job: Job, journal: Journal) {
       const { parent } = journal.state()
       const without = parent === undefined ? "the run was interrupted" : `run ${parent.runId} was stopped`
       const detail = Inbox.cancelReasonOf(exit.cause) ?? without
-      return journal.commit(
-        stopped(journal, {
-          status: "interrupted",
-          reason: "cancelled",
-          detail
-        })
-      )
+      return journal.commit(stopped(journal, Inbox.cancelledFor(detail)))
     })
   )
 })

@@ -24,6 +24,7 @@ import {
   readOutput,
   UnpricedModel
 } from "./Definition.ts"
+import { interruption } from "./Inbox.ts"
 import type { Job } from "./Job.ts"
 import * as Session from "./Session.ts"
 
@@ -99,7 +100,8 @@ const transcriptOf = Effect.fnUntraced(function* (definition: Definition, runId:
   return before.messages.filter((message) => message.role !== "system")
 })
 
-const startNew = Effect.fnUntraced(function* (
+/** What is known of a run before its first event, and its agent made ready. */
+const opening = Effect.fnUntraced(function* (
   definition: Definition,
   runId: string,
   input: string | ReadonlyArray<Message>,
@@ -119,8 +121,12 @@ const startNew = Effect.fnUntraced(function* (
   }
   const messages = [...system, ...earlier, ...asked]
   const { after } = options
-  return yield* Session.start(job, { runId, messages, limits, parent: around.parent, after }, around.watcher)
+  const start: Session.Start = { runId, messages, limits, parent: around.parent, after }
+  return { job, start }
 })
+
+const startNew = (...opened: Parameters<typeof opening>) =>
+  Effect.flatMap(opening(...opened), ({ job, start }) => Session.start(job, start, opened[4].watcher))
 
 /** The limits with which a run goes on, where they are not those that it had. */
 const changedLimits = Effect.fnUntraced(function* (
@@ -168,10 +174,16 @@ const finish = Effect.fnUntraced(function* (definition: Definition, run: RunStat
     }
     return completed
   }
+  // A Stop of the fiber does not come here: this run was stopped by its driver's leaving off, and is interruption too.
+  if (run.reason === "cancelled") return yield* Effect.failCause(interruption(run.detail ?? ""))
   const exit = RunExit.fromState(run)
   return yield* exit ??
     Effect.die(new Error(`run ${run.runId} has stopped as ${run.status}, without a reason`))
 })
+
+/** A stored run of this id, if there is one. */
+const storedRun = (runId: string | undefined) =>
+  runId === undefined ? Effect.undefined : Effect.catchTag(load(runId), "RunNotFound", () => Effect.undefined)
 
 type Erased<E> = Effect.Effect<Finished, E, LanguageModel.LanguageModel | RunStore>
 
@@ -186,10 +198,7 @@ export const run = (
     const store = yield* RunStore
     const runId = options.runId ?? randomUUID()
     yield* store.lease(runId)
-    const stored =
-      options.runId === undefined
-        ? undefined
-        : yield* Effect.catchTag(load(options.runId), "RunNotFound", () => Effect.succeed(undefined))
+    const stored = yield* storedRun(options.runId)
     const state =
       stored === undefined
         ? yield* startNew(definition, runId, input, options, around)
@@ -210,6 +219,50 @@ export const resume = (
     const { state } = yield* load(runId)
     return yield* finish(definition, yield* takeUp(definition, state, options, around))
   }).pipe(Effect.scoped, definition.provided, ambientFailures)
+
+/**
+ * Stores a run without driving it, and yields its id: whoever resumes it drives it. A run of this id that is stored
+ * already stays as it is, if it is one of this agent.
+ */
+export const create = (
+  definition: Definition,
+  input: string | ReadonlyArray<Message>,
+  options: RunOptions
+): Effect.Effect<string, Failures, LanguageModel.LanguageModel | RunStore> =>
+  Effect.gen(function* () {
+    const store = yield* RunStore
+    const runId = options.runId ?? randomUUID()
+    const stored = yield* storedRun(options.runId)
+    if (stored !== undefined) {
+      if (stored.state.agent === definition.name) return runId
+      return yield* mismatch(definition, runId, `it is a run of ${stored.state.agent}`)
+    }
+    yield* store.lease(runId)
+    const { job, start } = yield* opening(definition, runId, input, options, alone)
+    yield* Session.create(job, start)
+    return runId
+  }).pipe(Effect.scoped, definition.provided, ambientFailures)
+
+/**
+ * Stops a run, whoever drives it: its driver is told, and does so within a second; a run that nobody drives is stopped
+ * here. A run that has completed or failed stays as it is.
+ */
+export const cancel = (
+  runId: string,
+  reason: string
+): Effect.Effect<void, RunNotFound | RunStoreError, RunStore> =>
+  Effect.gen(function* () {
+    const store = yield* RunStore
+    yield* store.summary(runId)
+    const own = Effect.gen(function* () {
+      yield* store.lease(runId)
+      const { state } = yield* load(runId)
+      const { reason: before, status } = state
+      if (status === "completed" || status === "failed" || before === "cancelled") return
+      yield* Session.cancel(state, reason)
+    })
+    yield* Effect.catchTag(Effect.scoped(own), "RunBusy", () => store.send(runId, { type: "cancel", reason }))
+  })
 
 /** The failures and services of an erased toolkit and of provided layers are in the type of the `Agent` around it. */
 const ambientFailures = <A>(effect: Effect.Effect<A, unknown, unknown>): Effect.Effect<A, Failures> =>

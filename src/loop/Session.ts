@@ -60,8 +60,8 @@ const listenersOf = Effect.fnUntraced(function* (
   return listeners
 })
 
-/** Starts a run and drives it until it stops. The caller holds its lease, and knows that it does not exist yet. */
-export const start = Effect.fnUntraced(function* (
+/** The pen of a run that begins; its first event is staged. */
+const begin = Effect.fnUntraced(function* (
   job: Job,
   { after, limits, messages, parent, runId }: Start,
   watcher: ((event: LiveEvent) => void) | undefined
@@ -76,8 +76,33 @@ export const start = Effect.fnUntraced(function* (
     ...(parent === undefined ? undefined : { parent }),
     ...(after === undefined ? undefined : { after })
   })
-  yield* drive(job, journal, parent)
+  return journal
+})
+
+/** Starts a run and drives it until it stops. The caller holds its lease, and knows that it does not exist yet. */
+export const start = Effect.fnUntraced(function* (
+  job: Job,
+  start: Start,
+  watcher: ((event: LiveEvent) => void) | undefined
+) {
+  const journal = yield* begin(job, start, watcher)
+  yield* drive(job, journal, start.parent)
   return RunState.snapshot(journal.state())
+})
+
+/** Stores a run that somebody drives later. The caller holds its lease, and knows that it does not exist yet. */
+export const create = Effect.fnUntraced(function* (job: Job, start: Start) {
+  const journal = yield* begin(job, start, undefined)
+  yield* journal.commit()
+  return RunState.snapshot(journal.state())
+})
+
+/** Ends a run that nobody drives. The caller holds its lease. */
+export const cancel = Effect.fnUntraced(function* (state: RunState.RunState, reason: string) {
+  const { agent, inbox, runId } = state
+  const journal = yield* Journal.make(runId, state, yield* listenersOf(agent, undefined))
+  journal.stage({ type: "run_resumed", inbox, messages: [] })
+  yield* journal.commit(Loop.stopped(journal, Inbox.cancelledFor(reason)))
 })
 
 /** The person's message as the events it stands for: the answer to a question, or a message. */
@@ -134,6 +159,12 @@ export const resume = Effect.fnUntraced(function* (
   if (limits !== undefined) journal.stage({ type: "limits_changed", limits })
   if (answer !== undefined) journal.stage(answer)
   yield* Inbox.takeIn(job, journal, commands)
+  // Somebody pressed Stop, and the driver died before it heard of it.
+  const cancel = commands.find(({ command }) => command.type === "cancel")
+  if (state.status === "running" && cancel?.command.type === "cancel") {
+    yield* journal.commit(Loop.stopped(journal, Inbox.cancelledFor(cancel.command.reason)))
+    return RunState.snapshot(journal.state())
+  }
   yield* drive(job, journal, state.parent)
   return RunState.snapshot(journal.state())
 })

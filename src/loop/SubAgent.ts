@@ -2,6 +2,7 @@
  * An agent inside a tool call: its run is a child of the caller's, with its own transcript and limits, one Stop for
  * both, and its cost in the caller's.
  */
+import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
 import { InvalidLimits } from "../run/Limits.ts"
 import { textOf } from "../run/Message.ts"
@@ -11,8 +12,9 @@ import * as RunState from "../run/RunState.ts"
 import { RunBusy, RunNotFound, RunStoreError } from "../store/RunStore.ts"
 import { CurrentCall } from "../tool/CurrentCall.ts"
 import * as ToolFailure from "../tool/ToolFailure.ts"
-import { ChildEnded, ChildLink, ChildRefused, ChildStuck, ChildSuspended } from "./ChildRun.ts"
+import { ChildEnded, ChildLeftOff, ChildLink, ChildRefused, ChildStuck, ChildSuspended } from "./ChildRun.ts"
 import { AgentMismatch, type Definition, HoldUnavailable, UnpricedModel } from "./Definition.ts"
+import { Drain, isRequested } from "./Drain.ts"
 import * as Runs from "./Runs.ts"
 import * as Words from "./Words.ts"
 
@@ -88,6 +90,7 @@ export const call = (
   Effect.gen(function* () {
     const { callId, runId } = yield* CurrentCall
     const link = yield* ChildLink
+    const drain = yield* Drain
     // While it runs, so that a Stop finds what was spent; and at its end, for a run that had ended before is not driven.
     let { childCostUsd = 0, childTokens = 0 } = link?.before ?? {}
     const watcher = (event: LiveEvent): void => {
@@ -107,6 +110,9 @@ export const call = (
       allowance: link?.allowance
     }).pipe(
       Effect.catchIf(RunExit.isRunExit, (exit) => Effect.succeed(exit)),
+      Effect.catchCauseIf(Cause.hasInterruptsOnly, (cause) =>
+        isRequested(drain) ? Effect.die(new ChildLeftOff()) : Effect.failCause(cause)
+      ),
       Effect.catch((error) => Effect.die(link === undefined ? error : raised(error)))
     )
     const { tokens, usd } = RunState.used(ending.run)

@@ -11,6 +11,7 @@ import * as Random from "effect/Random"
 import * as Result from "effect/Result"
 import * as Spans from "../observe/Spans.ts"
 import * as Limits from "../run/Limits.ts"
+import type { Ending } from "../run/NextStep.ts"
 import type { Body, Of } from "../run/RunEvent.ts"
 import type { PendingCall, RunState } from "../run/RunState.ts"
 import { CurrentCall } from "../tool/CurrentCall.ts"
@@ -211,9 +212,16 @@ const triedAgain = ({ callId, tool }: PendingCall, body: Body, ms: number): Body
   mayRepeat: true
 })
 
+/** How the run ends with a call, and what is to be stored of the call then. */
+export interface Last {
+  readonly ending: Ending
+  readonly bodies: ReadonlyArray<Body>
+}
+
 /**
- * Executes a call whose `tool_start` is stored, and stores what came of it. Yields how the run ends if it ends with
- * this call. Fails only if the store does, or a child run cannot be driven.
+ * Executes a call whose `tool_start` is stored, and stores what came of it. If the run ends with this call, nothing is
+ * stored yet: the result and the end go into one append, so that no crash can leave the one without the other. Fails
+ * only if the store does, or a child run cannot be driven.
  */
 export const execute = Effect.fnUntraced(function* (
   job: Job,
@@ -258,10 +266,11 @@ export const execute = Effect.fnUntraced(function* (
         }
         // Judged and staged at once: what is judged of an operation holds only until another call says something of it.
         const told = EvidenceNotes.told(desk.evidence.get(callId))
+        const bodies = [...before, body.type === "tool_result" ? { ...body, ...told } : body]
+        if (ending !== undefined) return { ending, bodies } satisfies Last
         desk.brought.delete(callId)
-        journal.stage(...before, body.type === "tool_result" ? { ...body, ...told } : body)
-        yield* journal.commit()
-        return ending
+        yield* journal.commit(...bodies)
+        return undefined
       }
     })
   )

@@ -12,7 +12,14 @@ import type { Body, Suspension } from "../run/RunEvent.ts"
 import type { PendingCall } from "../run/RunState.ts"
 import type * as Operation from "../tool/Operation.ts"
 import { recoverable, ToolFailure } from "../tool/ToolFailure.ts"
-import { ChildEnded, ChildRefused, ChildStuck, ChildSuspended, type ChildUse } from "./ChildRun.ts"
+import {
+  ChildEnded,
+  ChildLeftOff,
+  ChildRefused,
+  ChildStuck,
+  ChildSuspended,
+  type ChildUse
+} from "./ChildRun.ts"
 import * as Digest from "./Digest.ts"
 import type { Job } from "./Job.ts"
 import type { Journal } from "./Journal.ts"
@@ -38,6 +45,7 @@ export type Outcome =
   | { readonly _tag: "Suspended"; readonly suspension: Suspension }
   | { readonly _tag: "ChildEnded"; readonly content: string; readonly detail: string }
   | { readonly _tag: "ChildRefused"; readonly problem: string }
+  | { readonly _tag: "ChildLeftOff" }
   | { readonly _tag: "ChildStuck"; readonly error: ChildStuck["error"] }
 
 /** An output as the model sees it: a string as it stands, anything else as JSON; `undefined` if JSON cannot carry it. */
@@ -119,6 +127,7 @@ export const ofCause = (tool: Tool.Any, call: PendingCall, cause: Cause.Cause<un
     if (defect instanceof ChildEnded)
       return { _tag: "ChildEnded", content: defect.words, detail: defect.detail }
     if (defect instanceof ChildRefused) return { _tag: "ChildRefused", problem: defect.error.message }
+    if (defect instanceof ChildLeftOff) return { _tag: "ChildLeftOff" }
     if (defect instanceof ChildStuck) return { _tag: "ChildStuck", error: defect.error }
   }
   const failure = Cause.findErrorOption(cause)
@@ -215,6 +224,10 @@ export const judge = (
       return { body: result(outcome.content, false, { wrongArguments: true }) }
     case "ChildEnded":
       return { body: result(outcome.content, false, { detail: outcome.detail }) }
+    case "ChildLeftOff": {
+      const content = Words.cancelled(tool)
+      return { body: { ...base, content, ok: false, disposition: "cancelled", mayRepeat: true } }
+    }
     case "ChildRefused": {
       const detail = `${tool} cannot be run: ${outcome.problem}`
       return {

@@ -786,3 +786,48 @@ it.effect("a run without money or time limit is warned about, one with either is
     assert.deepStrictEqual(yield* warnings({ time: "1 minute" }), [])
   })
 )
+
+describe("a deadline by the calendar", () => {
+  it.effect("counts while nobody drives the run", () =>
+    Effect.gen(function* () {
+      const w = yield* world(
+        [call("list_files"), text("never read", { latency: "1 hour" }), text("late", { latency: "1 hour" })],
+        {
+          latency: "1 minute"
+        }
+      )
+      const ends = new Date((yield* Clock.currentTimeMillis) + 10 * minutes)
+      const fiber = yield* forked(w.in(run({ deadline: ends })))
+      yield* TestClock.adjust("2 minutes")
+      yield* Fiber.interrupt(fiber)
+      yield* TestClock.adjust("6 minutes")
+      const exit = yield* outcomeDuring(20 * minutes, w.in(Agent.resume(agent, "r")))
+      assert(exit._tag === "BudgetExceeded")
+      assert.strictEqual(exit.resource, "time")
+      const stopped = of(yield* w.journal(), "run_stopped").at(-1)
+      assert.strictEqual(stopped?.at, ends.toISOString())
+      assert.strictEqual(stopped?.elapsedMs, 4 * minutes)
+    })
+  )
+
+  it.effect("that has passed when the run is resumed leaves no time at all", () =>
+    Effect.gen(function* () {
+      const w = yield* world([call("list_files"), text("done")], { latency: "1 minute" })
+      const ends = new Date((yield* Clock.currentTimeMillis) + 5 * minutes)
+      const fiber = yield* forked(w.in(run({ deadline: ends })))
+      yield* TestClock.adjust("30 seconds")
+      yield* Fiber.interrupt(fiber)
+      yield* TestClock.adjust("1 hour")
+      const exit = yield* outcomeDuring(minutes, w.in(Agent.resume(agent, "r")))
+      assert(exit._tag === "BudgetExceeded")
+      assert.strictEqual(w.requests.length, 1)
+      const more = new Date((yield* Clock.currentTimeMillis) + 5 * minutes)
+      const done = yield* outcomeDuring(
+        9 * minutes,
+        w.in(Agent.resume(agent, "r", { limits: { deadline: more } }))
+      )
+      assert.strictEqual(done._tag, "Completed")
+      yield* w.journal()
+    })
+  )
+})

@@ -395,3 +395,93 @@ describe("toInput", () => {
     expect(raised).toEqual(Result.succeed({ turns: 6, usd: 0.05, timeMs: 60_000 }))
   })
 })
+
+describe("a deadline by the calendar", () => {
+  const noon = "2030-01-31T12:00:00.000Z"
+  const read = (input: Limits.LimitsInput) => Result.getOrThrow(Limits.fromInput(input))
+  const problem = (input: Limits.LimitsInput) =>
+    Result.match(Limits.fromInput(input), { onFailure: ({ problem }) => problem, onSuccess: () => "" })
+
+  it("is stored as ISO 8601, whether it was given as a date or as text", () => {
+    expect(read({ deadline: new Date(noon) }).deadline).toBe(noon)
+    expect(read({ deadline: "2030-01-31T13:00:00+01:00" }).deadline).toBe(noon)
+  })
+
+  it("is refused if it is no date, or together with a time", () => {
+    expect(problem({ deadline: "soon" })).toContain("soon")
+    expect(problem({ deadline: noon, time: "1 minute" })).toContain("deadline")
+    expect(problem({ deadline: noon, time: Number.POSITIVE_INFINITY })).toBe("")
+  })
+
+  it("becomes the time that is left when the run is taken up, however long it slept", () => {
+    const limits = read({ deadline: noon, reserve: { time: "1 minute" } })
+    expect(Limits.anchor(limits, "2030-01-31T11:50:00.000Z", 0).timeMs).toBe(600_000)
+    expect(Limits.anchor(limits, "2030-01-31T11:59:00.000Z", 90_000).timeMs).toBe(150_000)
+    expect(Limits.anchor(limits, "2030-02-01T00:00:00.000Z", 90_000).timeMs).toBe(90_000)
+  })
+
+  it("leaves limits without one alone", () => {
+    const limits = read({ time: "1 minute" })
+    expect(Limits.anchor(limits, noon, 5_000)).toBe(limits)
+  })
+
+  it("replaces a time that is below it, and is replaced by one that is above it", () => {
+    expect(read(Limits.override({ time: "1 minute" }, { deadline: noon })).timeMs).toBeUndefined()
+    const back = read(Limits.override({ deadline: noon }, { time: "1 minute" }))
+    expect(back).toMatchObject({ timeMs: 60_000 })
+    expect(back.deadline).toBeUndefined()
+  })
+
+  it("is written back as it was, not as the time that was left", () => {
+    const anchored = Limits.anchor(read({ deadline: noon }), "2030-01-31T11:50:00.000Z", 0)
+    expect(Limits.toInput(anchored)).toEqual({ turns: 20, deadline: noon })
+  })
+})
+
+describe("hold", () => {
+  const nothing = { turns: 0, usd: 0, tokens: 0, toolCalls: 0, timeMs: 0 }
+  const fits =
+    (of: Limits.Limits, used: Partial<Limits.Used>, usd: number, tokens: number) =>
+    (purpose: Limits.Purpose) =>
+      Result.isSuccess(Limits.hold(of, { ...nothing, ...used }, { usd, tokens }, purpose))
+
+  it("what fits exactly fits, in money and in tokens, and a reserve is for handoff alone", () => {
+    const of = { usd: 0.8, tokens: 1_000, reserve: { usd: 0.1, tokens: 100 } }
+    expect(fits(of, { usd: 0.5 }, 0.2, 0)("investigate")).toBe(true)
+    expect(fits(of, { usd: 0.5 }, 0.200000001, 0)("investigate")).toBe(false)
+    expect(fits(of, { usd: 0.5 }, 0.3, 0)("handoff")).toBe(true)
+    expect(fits(of, { usd: 0.5 }, 0.300000001, 0)("handoff")).toBe(false)
+    expect(fits(of, { tokens: 500 }, 0, 400)("investigate")).toBe(true)
+    expect(fits(of, { tokens: 500 }, 0, 401)("investigate")).toBe(false)
+    expect(fits(of, { tokens: 500 }, 0, 500)("handoff")).toBe(true)
+    expect(fits({}, { usd: 99, tokens: 1e9 }, 99, 1e9)("investigate")).toBe(true)
+  })
+
+  it("a refusal names what was short, what was used and the limit", () => {
+    const refused = Limits.hold(
+      { tokens: 10 },
+      { ...nothing, tokens: 4 },
+      { usd: 0, tokens: 7 },
+      "investigate"
+    )
+    expect(Result.isFailure(refused) && refused.failure.exhausted).toEqual({
+      resource: "tokens",
+      used: 4,
+      limit: 10
+    })
+  })
+})
+
+describe("lower", () => {
+  it("no limit is above what is allowed, and no reserve above its limit", () => {
+    const of = { turns: 5, usd: 0.5, reserve: { usd: 0.2, turns: 1 } }
+    expect(Limits.lower(of, { usd: 0.1, tokens: 70 })).toEqual({
+      turns: 5,
+      usd: 0.1,
+      tokens: 70,
+      reserve: { usd: 0.1, turns: 1 }
+    })
+    expect(Limits.lower(of, { usd: 9 })).toEqual(of)
+    expect(Limits.lower({}, {})).toEqual({})
+  })
+})

@@ -1,0 +1,277 @@
+/**
+ * Runs by their id, driven in this process: started once however often they are asked for, watched, told things, stopped,
+ * and taken over from a process that has died.
+ *
+ * A host drives the agents that it was given, and no more runs at a time than it may; the others wait in the store, where
+ * a host of another process finds them if this one dies. A sub-agent runs within its parent and needs no place of its own.
+ */
+import * as Cause from "effect/Cause"
+import * as Context from "effect/Context"
+import * as Deferred from "effect/Deferred"
+import type * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
+import * as FiberMap from "effect/FiberMap"
+import * as Layer from "effect/Layer"
+import * as Schema from "effect/Schema"
+import * as Semaphore from "effect/Semaphore"
+import * as Stream from "effect/Stream"
+import * as Agent from "./Agent.ts"
+import { ambient } from "./loop/Ambient.ts"
+import { Drain } from "./loop/Drain.ts"
+import type { Message } from "./run/Message.ts"
+import type { RunEvent } from "./run/RunEvent.ts"
+import { isRunExit } from "./run/RunExit.ts"
+import {
+  type ListOptions,
+  type RunBusy,
+  type RunNotFound,
+  RunStore,
+  type RunStoreError,
+  type RunSummary
+} from "./store/RunStore.ts"
+
+/** The host was not given an agent of this name. */
+export class UnknownAgent extends Schema.TaggedError<UnknownAgent>()("UnknownAgent", {
+  agent: Schema.String,
+  known: Schema.Array(Schema.String)
+}) {
+  override get message(): string {
+    return `this host has no agent ${this.agent}; it has ${this.known.join(", ") || "none"}`
+  }
+}
+
+/** What to do about the runs of a host that is shut down. */
+export interface Shutdown {
+  /**
+   * What becomes of the turns and tools that are running: `finish` (default) lets them come to their end, `interrupt`
+   * stops them. Either way nothing new begins, and every run can be resumed.
+   */
+  readonly running?: "finish" | "interrupt" | undefined
+  /** How long `finish` waits before it interrupts. Default 30 seconds. */
+  readonly grace?: Duration.Input | undefined
+}
+
+/** How a host drives runs. */
+export interface Options {
+  /** How many runs are driven at a time. Default 16. */
+  readonly concurrency?: number | undefined
+  readonly shutdown?: Shutdown | undefined
+}
+
+/** What a host could not do for a run: its store failed, or its agent cannot be run as it is. */
+export type Failure = RunStoreError | RunBusy | Agent.Refused | UnknownAgent
+
+/** A host of runs. */
+export class RunHost extends Context.Service<
+  RunHost,
+  {
+    /**
+     * Stores a run of an agent and has it driven; yields its id as soon as the run is stored, which a crash does not undo.
+     * The same `runId` again starts nothing. Whoever wants to see it through goes on with `attach` or `ended`.
+     */
+    readonly start: (
+      agent: string,
+      input: string | ReadonlyArray<Message>,
+      options?: Agent.RunOptions
+    ) => Effect.Effect<string, Failure>
+    /**
+     * The events of a run from number `from` (default 0) on, up to its next stop. It only watches: whoever stops reading
+     * stops nothing, and the run may be driven anywhere.
+     */
+    readonly attach: (runId: string, from?: number) => Stream.Stream<RunEvent, RunNotFound | RunStoreError>
+    /** Waits until nobody drives a run any more, and says how it stands. */
+    readonly ended: (runId: string) => Effect.Effect<RunSummary, RunNotFound | RunStoreError>
+    /** Records what a person thinks of a call; see `Agent.decide`. `resume` has it taken in. */
+    readonly decide: (
+      call: Agent.CallRef,
+      decision: Agent.Decision,
+      options?: { readonly by?: string }
+    ) => Effect.Effect<void, RunNotFound | RunStoreError | Agent.CallNotPending>
+    /** Records the answer to the question of a run; `resume` has it taken in. */
+    readonly answer: (
+      runId: string,
+      answer: string,
+      options?: { readonly by?: string }
+    ) => Effect.Effect<void, RunNotFound | RunStoreError | Agent.CallNotPending>
+    /** Records what became of a call of unknown outcome; see `Agent.resolve`. `resume` has it taken in. */
+    readonly resolve: (
+      call: Agent.CallRef,
+      resolution: Agent.Resolution,
+      options?: { readonly by?: string }
+    ) => Effect.Effect<void, RunNotFound | RunStoreError | Agent.CallNotPending>
+    /** Stops a run, whoever drives it, within a second; see `Agent.cancel`. */
+    readonly cancel: (runId: string, reason: string) => Effect.Effect<void, RunNotFound | RunStoreError>
+    /** Has a stopped run driven on; a run that is driven here, or that has completed, is left alone. */
+    readonly resume: (
+      runId: string,
+      options?: Agent.ResumeOptions
+    ) => Effect.Effect<void, RunNotFound | RunStoreError | UnknownAgent>
+    /** How a run stands, at a cost that does not depend on its length. */
+    readonly status: (runId: string) => Effect.Effect<RunSummary, RunNotFound | RunStoreError>
+    /** Runs, newest first. */
+    readonly list: (options?: ListOptions) => Effect.Effect<ReadonlyArray<RunSummary>, RunStoreError>
+    /**
+     * Takes over the runs of this host's agents that nobody drives although they have not stopped: what a process left
+     * that has died. Yields their ids.
+     */
+    readonly recover: Effect.Effect<ReadonlyArray<string>, RunStoreError>
+  }
+>()("checkrein/RunHost") {}
+
+interface Drive {
+  readonly options: Agent.ResumeOptions
+  /** Whether to drive the run although it has stopped. */
+  readonly again: boolean
+}
+
+/**
+ * A host that drives these agents. What they need is taken from the context in which the layer is built; how getting
+ * their tools may fail has to be settled before.
+ *
+ * When the layer's scope closes, as it does on SIGTERM under `NodeRuntime.runMain`, nothing new begins, what runs is
+ * finished or interrupted as `shutdown` says, and every run is left in the store, to be resumed.
+ *
+ * @example
+ * ```ts
+ * import { Effect, Layer, Schedule } from "effect"
+ * import { Agent, MemoryRunStore, RunHost } from "checkrein"
+ *
+ * declare const analyst: Agent.Agent<string>
+ *
+ * const Host = RunHost.layer([analyst], { concurrency: 4 }).pipe(Layer.provide(MemoryRunStore.layer))
+ *
+ * const program = Effect.gen(function* () {
+ *   const host = yield* RunHost.RunHost
+ *   yield* Effect.forkScoped(Effect.repeat(host.recover, Schedule.spaced("1 minute")))
+ *   const runId = yield* host.start(analyst.name, "Which log file mentions a timeout?", { runId: "ticket-7" })
+ *   const { status, costUsd } = yield* host.ended(runId)
+ *   return `${status} after $${costUsd}`
+ * }).pipe(Effect.scoped, Effect.provide(Host))
+ * ```
+ */
+export const layer = <const Agents extends ReadonlyArray<Agent.Agent<unknown, never, unknown>>>(
+  agents: Agents,
+  options: Options = {}
+): Layer.Layer<RunHost, never, RunStore | Agent.Services<Agents[number]>> =>
+  Layer.effect(RunHost, make(agents, options))
+
+const make = Effect.fnUntraced(function* <
+  const Agents extends ReadonlyArray<Agent.Agent<unknown, never, unknown>>
+>(agents: Agents, { concurrency = 16, shutdown = {} }: Options) {
+  const store = yield* RunStore
+  const context = yield* Effect.context<RunStore | Agent.Services<Agents[number]>>()
+  const byName = new Map(agents.map((agent) => [agent.name, agent]))
+  const slots = yield* Semaphore.make(concurrency)
+  const drain = yield* Deferred.make<void>()
+  const drivers = yield* FiberMap.make<string, void, never>()
+
+  const here = <A, E>(effect: Effect.Effect<A, E, unknown>): Effect.Effect<A, E> =>
+    ambient(Effect.provideContext(Effect.provideService(effect, Drain, drain), context))
+  const inStore = <A, E>(effect: Effect.Effect<A, E, RunStore>): Effect.Effect<A, E> =>
+    Effect.provideService(effect, RunStore, store)
+
+  const agentOf = (name: string) => {
+    const agent = byName.get(name)
+    return agent === undefined
+      ? Effect.fail(new UnknownAgent({ agent: name, known: [...byName.keys()] }))
+      : Effect.succeed(agent)
+  }
+
+  const finished = (runId: string) => (cause: Cause.Cause<unknown>) => {
+    const failure = Cause.findErrorOption(cause)
+    const ended = Cause.hasInterruptsOnly(cause) || (failure._tag === "Some" && isRunExit(failure.value))
+    return ended
+      ? Effect.logDebug(`run ${runId} has stopped`, cause)
+      : Effect.logError(`run ${runId} is not driven any more, and has not stopped`, cause)
+  }
+
+  const drive = (agent: Agents[number], runId: string, { again, options }: Drive) =>
+    Effect.gen(function* () {
+      if (Deferred.isDoneUnsafe(drain)) return
+      if (!again && (yield* store.summary(runId)).status !== "running") return
+      yield* here(Agent.resume(agent, runId, options))
+    }).pipe(
+      Effect.catchTag("RunBusy", () => Effect.logDebug(`run ${runId} is driven by somebody else`)),
+      Effect.catchCause(finished(runId)),
+      slots.withPermit
+    )
+
+  const submit = (agent: Agents[number], runId: string, how: Drive) =>
+    FiberMap.run(drivers, runId, drive(agent, runId, how), { onlyIfMissing: true })
+
+  yield* Effect.addFinalizer(() =>
+    Effect.gen(function* () {
+      yield* Deferred.succeed(drain, undefined)
+      if (shutdown.running !== "interrupt") {
+        yield* Effect.timeoutOption(FiberMap.awaitEmpty(drivers), shutdown.grace ?? "30 seconds")
+      }
+      const reason = Context.make(Agent.CancelReason, "its driver was shut down")
+      yield* Effect.forEach(drivers, ([, fiber]) => Fiber.interruptAs(fiber, undefined, reason), {
+        concurrency: "unbounded",
+        discard: true
+      })
+    })
+  )
+
+  /** A sub-agent's run goes on with the run that has started it. */
+  const rootOf: (runId: string) => Effect.Effect<RunSummary, RunNotFound | RunStoreError> = (runId) =>
+    Effect.flatMap(store.summary(runId), (summary) =>
+      summary.parent === undefined ? Effect.succeed(summary) : rootOf(summary.parent.runId)
+    )
+
+  const isFree = (runId: string) =>
+    Effect.scoped(store.lease(runId)).pipe(
+      Effect.as(true),
+      Effect.catchTag("RunBusy", () => Effect.succeed(false))
+    )
+
+  const recover = Effect.gen(function* () {
+    const taken: Array<string> = []
+    let before: RunSummary | undefined
+    while (true) {
+      const page: ReadonlyArray<RunSummary> = yield* store.list({ status: "running", before })
+      for (const { agent: name, parent, runId } of page) {
+        const agent = byName.get(name)
+        if (agent === undefined || parent !== undefined || FiberMap.hasUnsafe(drivers, runId)) continue
+        if (!(yield* isFree(runId))) continue
+        yield* submit(agent, runId, { options: {}, again: false })
+        taken.push(runId)
+      }
+      before = page.at(-1)
+      if (before === undefined) return taken
+    }
+  })
+
+  return RunHost.of({
+    start: (name, input, options) =>
+      Effect.gen(function* () {
+        const agent = yield* agentOf(name)
+        const runId = yield* here(Agent.create(agent, input, options))
+        yield* submit(agent, runId, { options: {}, again: false })
+        return runId
+      }),
+    attach: (runId, from) => Stream.takeUntil(store.watch(runId, from), ({ type }) => type === "run_stopped"),
+    ended: (runId) =>
+      Effect.gen(function* () {
+        const before = yield* store.summary(runId)
+        if (before.status !== "running") return before
+        yield* Stream.runDrain(
+          Stream.takeUntil(store.watch(runId, before.seq), ({ type }) => type === "run_stopped")
+        )
+        return yield* store.summary(runId)
+      }),
+    decide: (call, decision, options) => inStore(Agent.decide(call, decision, options)),
+    answer: (runId, answer, options) => inStore(Agent.answer(runId, answer, options)),
+    resolve: (call, resolution, options) => inStore(Agent.resolve(call, resolution, options)),
+    cancel: (runId, reason) => inStore(Agent.cancel(runId, reason)),
+    resume: (runId, options = {}) =>
+      Effect.gen(function* () {
+        const { agent: name, runId: root } = yield* rootOf(runId)
+        yield* submit(yield* agentOf(name), root, { options, again: true })
+      }),
+    status: (runId) => store.summary(runId),
+    list: (options) => store.list(options),
+    recover
+  })
+})

@@ -1,0 +1,17 @@
+/**
+ * Leaving off in good order: whoever drives runs and has to go asks them to begin nothing more.
+ */
+import * as Context from "effect/Context"
+import * as Deferred from "effect/Deferred"
+
+/**
+ * Set around a run. Once it is done, the run begins no further turn and no further call: it lets those that it has begun
+ * come to their end, and stops as `cancelled`, to be resumed by somebody else.
+ */
+export const Drain = Context.Reference<Deferred.Deferred<void> | undefined>("checkrein/loop/Drain", {
+  defaultValue: () => undefined
+})
+
+/** Whether the runs under this have to leave off. */
+export const isRequested = (drain: Deferred.Deferred<void> | undefined): boolean =>
+  drain !== undefined && Deferred.isDoneUnsafe(drain)

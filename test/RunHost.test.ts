@@ -1,0 +1,482 @@
+import { describe, expect, it } from "@effect/vitest"
+import * as Tool from "effect/ai/Tool"
+import * as Toolkit from "effect/ai/Toolkit"
+import * as Context from "effect/Context"
+import * as Deferred from "effect/Deferred"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Fiber from "effect/Fiber"
+import * as Layer from "effect/Layer"
+import * as Schema from "effect/Schema"
+import * as Scope from "effect/Scope"
+import * as Stream from "effect/Stream"
+import * as TestClock from "effect/testing/TestClock"
+import { Agent, MemoryRunStore, RunHost, RunStore, ToolFailure } from "../src/index.ts"
+import * as Scripted from "../src/provider/Scripted.ts"
+import { checkLaws } from "./loop/laws.ts"
+import { settle } from "./loop/support.ts"
+
+const usage = { promptTokens: 10, completionTokens: 5 }
+
+const Read = Tool.make("read", {
+  parameters: Schema.Struct({ q: Schema.String }),
+  success: Schema.String
+}).annotate(Tool.Readonly, true)
+const Pay = Tool.make("pay", {
+  parameters: Schema.Struct({ q: Schema.String }),
+  success: Schema.String,
+  failure: ToolFailure.ToolFailure
+})
+const Delete = Tool.make("delete", {
+  parameters: Schema.Struct({ q: Schema.String }),
+  success: Schema.String,
+  needsApproval: true
+})
+const tools = Toolkit.make(Read, Pay, Delete)
+
+/** What the tools did, and a gate that `pay` waits at. */
+const workshop = Effect.gen(function* () {
+  const done: Array<string> = []
+  const gate = yield* Deferred.make<void>()
+  const paying = yield* Deferred.make<void>()
+  const handlers = tools.toLayer({
+    read: ({ q }) =>
+      Effect.as(
+        Effect.sync(() => done.push(`read ${q}`)),
+        q
+      ),
+    pay: ({ q }) =>
+      Effect.gen(function* () {
+        yield* Deferred.succeed(paying, undefined)
+        yield* Deferred.await(gate)
+        done.push(`pay ${q}`)
+        return `paid ${q}`
+      }),
+    delete: ({ q }) =>
+      Effect.as(
+        Effect.sync(() => done.push(`delete ${q}`)),
+        "deleted"
+      )
+  })
+  return { done, gate, paying, handlers }
+})
+
+const agentOf = (
+  name: string,
+  lines: ReadonlyArray<Scripted.Line>,
+  handlers: Layer.Layer<Tool.HandlersFor<(typeof tools)["tools"]>>
+) =>
+  Agent.make(name, { toolkit: tools }).pipe(
+    Agent.provide(Layer.mergeAll(handlers, Scripted.layer(Scripted.make(name, lines), { usage })))
+  )
+
+const read = (q: string) => Scripted.call("read", { q })
+const pay = (q: string) => Scripted.call("pay", { q })
+
+const lawful = (runId: string) =>
+  Effect.flatMap(RunStore.RunStore, (store) =>
+    Effect.tap(store.read(runId), (events) => Effect.sync(() => checkLaws(events)))
+  )
+
+const withHost = <A, E>(
+  agents: ReadonlyArray<Agent.Agent<unknown, never, never>>,
+  options: RunHost.Options,
+  use: (host: RunHost.RunHost["Service"]) => Effect.Effect<A, E, RunStore.RunStore | Scope.Scope>
+) =>
+  Effect.gen(function* () {
+    const store = yield* RunStore.RunStore
+    const layer = Layer.provide(RunHost.layer(agents, options), Layer.succeed(RunStore.RunStore, store))
+    return yield* Effect.provide(Effect.flatMap(RunHost.RunHost, use), layer)
+  })
+
+const test = (name: string, body: () => Effect.Effect<unknown, unknown, RunStore.RunStore | Scope.Scope>) =>
+  it.effect(name, () => Effect.provide(body(), MemoryRunStore.layer))
+
+describe("start", () => {
+  test("stores the run, drives it, and is told of by its end", () =>
+    Effect.gen(function* () {
+      const { handlers } = yield* workshop
+      const agent = agentOf("reader", [read("a"), Scripted.text("done")], handlers)
+      yield* withHost([agent], {}, (host) =>
+        Effect.gen(function* () {
+          const runId = yield* host.start("reader", "go", { runId: "r" })
+          expect(runId).toBe("r")
+          expect(yield* host.ended("r")).toMatchObject({ status: "completed", turns: 2 })
+          yield* lawful("r")
+        })
+      )
+    }))
+
+  test("starts once, however many ask for the same run at the same moment", () =>
+    Effect.gen(function* () {
+      const { done, handlers } = yield* workshop
+      const agent = agentOf("reader", [read("a"), Scripted.text("done")], handlers)
+      yield* withHost([agent], {}, (host) =>
+        Effect.gen(function* () {
+          const asked = Array.from({ length: 20 }, () =>
+            Effect.exit(host.start("reader", "go", { runId: "r" }))
+          )
+          yield* Effect.all(asked, { concurrency: "unbounded" })
+          yield* host.ended("r")
+          yield* host.start("reader", "go", { runId: "r" })
+          expect(done).toEqual(["read a"])
+          expect((yield* host.status("r")).turns).toBe(2)
+        })
+      )
+    }))
+
+  test("of an agent that the host has not says which it has; of another agent's run, whose it is", () =>
+    Effect.gen(function* () {
+      const { handlers } = yield* workshop
+      const [one, two] = ["one", "two"].map((name) => agentOf(name, [Scripted.text("done")], handlers))
+      yield* withHost([one!, two!], {}, (host) =>
+        Effect.gen(function* () {
+          const unknown = yield* Effect.flip(host.start("three", "go"))
+          expect(unknown.message).toContain("one, two")
+          yield* host.start("one", "go", { runId: "r" })
+          expect((yield* Effect.flip(host.start("two", "go", { runId: "r" })))._tag).toBe("AgentMismatch")
+        })
+      )
+    }))
+
+  test("drives no more runs at a time than it may, and a sub-agent needs no place of its own", () =>
+    Effect.gen(function* () {
+      const { gate } = yield* workshop
+      let [running, most] = [0, 0]
+      const counting = Toolkit.make(Read).toLayer({
+        read: ({ q }) =>
+          Effect.acquireUseRelease(
+            Effect.sync(() => (most = Math.max(most, ++running))),
+            () => Effect.as(Deferred.await(gate), q),
+            () => Effect.sync(() => running--)
+          )
+      })
+      const helper = Agent.make("helper", { toolkit: Toolkit.make(Read) }).pipe(
+        Agent.provide(
+          Layer.mergeAll(
+            counting,
+            Scripted.layer(Scripted.make("h", [read("a"), Scripted.text("ok")]), { usage })
+          )
+        )
+      )
+      const ask = Agent.asTool(helper, { name: "ask", description: "asks" })
+      const lead = Agent.make("lead", { toolkit: Toolkit.make(ask.tool) }).pipe(
+        Agent.provide(ask.layer),
+        Agent.provide(
+          Scripted.layer(Scripted.make("l", [Scripted.call("ask", { task: "t" }), Scripted.text("done")]), {
+            usage
+          })
+        )
+      )
+      const store = yield* RunStore.RunStore
+      const own = Agent.provide(Layer.succeed(RunStore.RunStore, store))(lead)
+      yield* withHost([own], { concurrency: 2 }, (host) =>
+        Effect.gen(function* () {
+          const ids = yield* Effect.forEach(["a", "b", "c", "d", "e"], (runId) =>
+            host.start("lead", "go", { runId })
+          )
+          yield* settle
+          expect(most).toBe(2)
+          yield* Deferred.succeed(gate, undefined)
+          for (const id of ids) expect((yield* host.ended(id)).status).toBe("completed")
+          expect(most).toBe(2)
+        })
+      )
+    }))
+})
+
+describe("attach", () => {
+  test("shows all events up to the stop, and whoever leaves stops nothing", () =>
+    Effect.gen(function* () {
+      const { gate, handlers, paying } = yield* workshop
+      const agent = agentOf("payer", [pay("a"), Scripted.text("done")], handlers)
+      yield* withHost([agent], {}, (host) =>
+        Effect.gen(function* () {
+          yield* host.start("payer", "go", { runId: "r" })
+          yield* Deferred.await(paying)
+          const first = yield* Stream.runCollect(Stream.take(host.attach("r"), 2))
+          expect(first.map(({ seq }) => seq)).toEqual([0, 1])
+          const all = yield* Effect.forkChild(Stream.runCollect(host.attach("r")))
+          yield* settle
+          yield* Deferred.succeed(gate, undefined)
+          const events = yield* Fiber.join(all)
+          expect(events.at(-1)?.type).toBe("run_stopped")
+          expect(events.map(({ seq }) => seq)).toEqual(events.map((_, i) => i))
+          expect((yield* host.status("r")).status).toBe("completed")
+        })
+      )
+    }))
+})
+
+describe("a run that waits for a person", () => {
+  test("is decided about and resumed by its id, a child's by the child's", () =>
+    Effect.gen(function* () {
+      const { done, handlers } = yield* workshop
+      const agent = agentOf(
+        "cleaner",
+        [Scripted.call("delete", { q: "log" }, { id: "c1" }), Scripted.text("done")],
+        handlers
+      )
+      yield* withHost([agent], {}, (host) =>
+        Effect.gen(function* () {
+          yield* host.start("cleaner", "go", { runId: "r" })
+          const { approvals } = yield* host.ended("r")
+          expect(done).toEqual([])
+          yield* host.decide(approvals[0]!, Agent.approve(), { by: "ann" })
+          const late = yield* Effect.flip(host.decide(approvals[0]!, Agent.reject(), { by: "bob" }))
+          expect(late.message).toContain("ann")
+          yield* host.resume("r")
+          yield* settle
+          expect((yield* host.ended("r")).status).toBe("completed")
+          expect(done).toEqual(["delete log"])
+          yield* lawful("r")
+        })
+      )
+    }))
+
+  test("is resumed once, however many resume at the same moment", () =>
+    Effect.gen(function* () {
+      const { done, handlers } = yield* workshop
+      const agent = agentOf(
+        "cleaner",
+        [Scripted.call("delete", { q: "log" }, { id: "c1" }), Scripted.text("done")],
+        handlers
+      )
+      yield* withHost([agent], {}, (host) =>
+        withHost([agent], {}, (other) =>
+          Effect.gen(function* () {
+            yield* host.start("cleaner", "go", { runId: "r" })
+            const { approvals } = yield* host.ended("r")
+            yield* Effect.all(
+              [host, other].map(({ decide }) => Effect.exit(decide(approvals[0]!, Agent.approve()))),
+              { concurrency: "unbounded" }
+            )
+            yield* Effect.all(
+              [host, other, host, other].map(({ resume }) => resume("r")),
+              { concurrency: "unbounded" }
+            )
+            yield* settle
+            expect((yield* host.ended("r")).status).toBe("completed")
+            expect(done).toEqual(["delete log"])
+            yield* lawful("r")
+          })
+        )
+      )
+    }))
+
+  test("answers its question", () =>
+    Effect.gen(function* () {
+      const asker = Agent.make("asker", { output: Schema.Struct({ n: Schema.Int }) }).pipe(
+        Agent.provide(
+          Scripted.layer(
+            Scripted.make("asker", [
+              Scripted.call("request_input", { question: "how many?" }),
+              Scripted.call("submit_result", { n: 3 })
+            ]),
+            { usage }
+          )
+        )
+      )
+      yield* withHost([asker], {}, (host) =>
+        Effect.gen(function* () {
+          yield* host.start("asker", "go", { runId: "r" })
+          expect((yield* host.ended("r")).question?.text).toBe("how many?")
+          yield* host.answer("r", "three", { by: "ann" })
+          expect((yield* Effect.flip(host.answer("r", "four")))._tag).toBe("CallNotPending")
+          yield* host.resume("r")
+          yield* settle
+          expect((yield* host.ended("r")).status).toBe("completed")
+        })
+      )
+    }))
+})
+
+describe("cancel", () => {
+  test("reaches into the running tool, and says why", () =>
+    Effect.gen(function* () {
+      const { done, handlers, paying } = yield* workshop
+      const agent = agentOf("payer", [pay("a"), Scripted.text("done")], handlers)
+      yield* withHost([agent], {}, (host) =>
+        Effect.gen(function* () {
+          yield* host.start("payer", "go", { runId: "r" })
+          yield* Deferred.await(paying)
+          yield* host.cancel("r", "wrong customer")
+          expect(yield* host.ended("r")).toMatchObject({ reason: "cancelled", detail: "wrong customer" })
+          expect(done).toEqual([])
+          yield* lawful("r")
+        })
+      )
+    }))
+
+  test("ends a run that waits and that nobody drives; one that has completed stays as it is", () =>
+    Effect.gen(function* () {
+      const { handlers } = yield* workshop
+      const cleaner = agentOf("cleaner", [Scripted.call("delete", { q: "log" })], handlers)
+      const reader = agentOf("reader", [Scripted.text("done")], handlers)
+      yield* withHost([cleaner, reader], {}, (host) =>
+        Effect.gen(function* () {
+          yield* host.start("cleaner", "go", { runId: "r" })
+          yield* host.start("reader", "go", { runId: "s" })
+          yield* host.ended("r")
+          yield* host.ended("s")
+          yield* host.cancel("r", "not needed")
+          yield* host.cancel("s", "not needed")
+          expect(yield* host.status("r")).toMatchObject({
+            status: "interrupted",
+            reason: "cancelled",
+            detail: "not needed"
+          })
+          expect((yield* host.status("s")).status).toBe("completed")
+          expect((yield* Effect.flip(host.cancel("nobody", "x")))._tag).toBe("RunNotFound")
+          yield* lawful("r")
+        })
+      )
+    }))
+
+  test("that came too late for a driver that died is heard when the run is taken over", () =>
+    Effect.gen(function* () {
+      const { done, handlers } = yield* workshop
+      const agent = agentOf("reader", [read("a"), Scripted.text("done")], handlers)
+      const store = yield* RunStore.RunStore
+      yield* Agent.create(agent, "go", { runId: "r" })
+      yield* store.send("r", { type: "cancel", reason: "stop it" })
+      yield* withHost([agent], {}, (host) =>
+        Effect.gen(function* () {
+          expect(yield* host.recover).toEqual(["r"])
+          expect(yield* host.ended("r")).toMatchObject({ reason: "cancelled", detail: "stop it" })
+          expect(done).toEqual([])
+          yield* lawful("r")
+        })
+      )
+    }))
+})
+
+describe("recover", () => {
+  test("takes over what nobody drives, leaves alone what somebody does, and what is not of its agents", () =>
+    Effect.gen(function* () {
+      const { gate, handlers, paying } = yield* workshop
+      const reader = agentOf("reader", [read("a"), Scripted.text("done")], handlers)
+      const payer = agentOf("payer", [pay("a"), Scripted.text("done")], handlers)
+      const stranger = agentOf("stranger", [Scripted.text("done")], handlers)
+      yield* Agent.create(reader, "go", { runId: "left" })
+      yield* Agent.create(stranger, "go", { runId: "foreign" })
+      const driven = yield* Effect.forkChild(Agent.run(payer, "go", { runId: "driven" }))
+      yield* Deferred.await(paying)
+      yield* withHost([reader, payer], {}, (host) =>
+        Effect.gen(function* () {
+          expect(yield* host.recover).toEqual(["left"])
+          expect((yield* host.ended("left")).status).toBe("completed")
+          expect(yield* host.recover).toEqual([])
+          expect((yield* host.status("foreign")).status).toBe("running")
+        })
+      )
+      yield* Deferred.succeed(gate, undefined)
+      expect((yield* Fiber.join(driven)).run.status).toBe("completed")
+      yield* lawful("driven")
+    }))
+})
+
+describe("shutting down", () => {
+  /** A host whose scope is in the test's hands. */
+  const hostIn = (
+    scope: Scope.Scope,
+    agents: ReadonlyArray<Agent.Agent<unknown, never, never>>,
+    shutdown: RunHost.Shutdown
+  ) =>
+    Effect.map(
+      Layer.buildWithScope(RunHost.layer(agents, { shutdown, concurrency: 1 }), scope),
+      Context.get(RunHost.RunHost)
+    )
+
+  test("lets the running tool finish, begins no further turn, and leaves every run to be resumed", () =>
+    Effect.gen(function* () {
+      const { done, gate, handlers, paying } = yield* workshop
+      const payer = agentOf("payer", [pay("a"), pay("b"), Scripted.text("done")], handlers)
+      const scope = yield* Scope.make()
+      const host = yield* hostIn(scope, [payer], {})
+      yield* host.start("payer", "go", { runId: "r" })
+      yield* host.start("payer", "go", { runId: "queued" })
+      yield* Deferred.await(paying)
+      const closing = yield* Effect.forkChild(Scope.close(scope, Exit.void), { startImmediately: true })
+      yield* settle
+      yield* Deferred.succeed(gate, undefined)
+      yield* Fiber.join(closing)
+      expect(done).toEqual(["pay a"])
+      expect(yield* host.status("r")).toMatchObject({ status: "interrupted", reason: "cancelled", turns: 1 })
+      expect(yield* host.status("queued")).toMatchObject({ status: "running", turns: 0 })
+      const completed = yield* Agent.resume(payer, "r")
+      expect(completed.run.turns).toBe(3)
+      expect(done).toEqual(["pay a", "pay b"])
+      yield* lawful("r")
+    }))
+
+  test("interrupts what has not finished when its grace is over", () =>
+    Effect.gen(function* () {
+      const { done, handlers, paying } = yield* workshop
+      const payer = agentOf("payer", [pay("a"), Scripted.text("done")], handlers)
+      const scope = yield* Scope.make()
+      const host = yield* hostIn(scope, [payer], { grace: "10 seconds" })
+      yield* host.start("payer", "go", { runId: "r" })
+      yield* Deferred.await(paying)
+      const closing = yield* Effect.forkChild(Scope.close(scope, Exit.void), { startImmediately: true })
+      yield* settle
+      yield* TestClock.adjust("9 seconds")
+      expect((yield* host.status("r")).status).toBe("running")
+      yield* TestClock.adjust("1 second")
+      yield* Fiber.join(closing)
+      expect(yield* host.status("r")).toMatchObject({
+        reason: "cancelled",
+        detail: "its driver was shut down"
+      })
+      expect((yield* host.status("r")).unknown.length).toBe(1)
+      expect(done).toEqual([])
+      yield* lawful("r")
+    }))
+
+  test("interrupts at once if it is told to", () =>
+    Effect.gen(function* () {
+      const { handlers, paying } = yield* workshop
+      const payer = agentOf("payer", [pay("a"), Scripted.text("done")], handlers)
+      const scope = yield* Scope.make()
+      const host = yield* hostIn(scope, [payer], { running: "interrupt" })
+      yield* host.start("payer", "go", { runId: "r" })
+      yield* Deferred.await(paying)
+      yield* Scope.close(scope, Exit.void)
+      expect((yield* host.status("r")).reason).toBe("cancelled")
+      yield* lawful("r")
+    }))
+
+  test("a sub-agent leaves off in good order too, and goes on where it was", () =>
+    Effect.gen(function* () {
+      const { done, gate, handlers, paying } = yield* workshop
+      const helper = agentOf("helper", [pay("a"), pay("b"), Scripted.text("both paid")], handlers)
+      const ask = Agent.asTool(helper, { name: "ask", description: "asks" })
+      const store = yield* RunStore.RunStore
+      const lead = Agent.make("lead", { toolkit: Toolkit.make(ask.tool) }).pipe(
+        Agent.provide(ask.layer),
+        Agent.provide(
+          Scripted.layer(
+            Scripted.make("l", [Scripted.call("ask", { task: "t" }, { id: "c" }), Scripted.text("done")]),
+            { usage }
+          )
+        ),
+        Agent.provide(Layer.succeed(RunStore.RunStore, store))
+      )
+      const scope = yield* Scope.make()
+      const host = yield* hostIn(scope, [lead], {})
+      yield* host.start("lead", "go", { runId: "r" })
+      yield* Deferred.await(paying)
+      const closing = yield* Effect.forkChild(Scope.close(scope, Exit.void), { startImmediately: true })
+      yield* settle
+      yield* Deferred.succeed(gate, undefined)
+      yield* Fiber.join(closing)
+      expect(done).toEqual(["pay a"])
+      expect((yield* host.status("r")).reason).toBe("cancelled")
+      expect((yield* host.status("r/c")).reason).toBe("cancelled")
+      const completed = yield* Agent.resume(lead, "r")
+      expect(completed.output).toBe("done")
+      expect(done).toEqual(["pay a", "pay b"])
+      yield* lawful("r")
+      yield* lawful("r/c")
+    }))
+})
