@@ -7,20 +7,15 @@
  */
 import { randomUUID } from "node:crypto"
 import * as Effect from "effect/Effect"
-import * as Schedule from "effect/Schedule"
 import type * as SqlClient from "effect/sql/SqlClient"
-import { ConnectionError, SqlError } from "effect/sql/SqlError"
 import * as RunEvent from "../run/RunEvent.ts"
+import { answering, reconnecting } from "./Reconnect.ts"
 import type { Append, RunStoreError } from "./RunStore.ts"
-import { isLost, refuseTransaction, storeError } from "./SqlFailure.ts"
+import { refuseTransaction, storeError } from "./SqlFailure.ts"
 import { isInside, postgresLevels } from "./SqlTransaction.ts"
-import { atMost, inWorldTime } from "./TimeLimit.ts"
 
-// Together less than what a driver grants an append.
+// With the time for reconnecting, less than what a driver grants an append.
 const attemptLimit = "8 seconds"
-const again = Schedule.min([Schedule.exponential("50 millis"), Schedule.spaced("1 second")]).pipe(
-  Schedule.upTo({ duration: "10 seconds" })
-)
 
 // The parameters of both: run id, expected event, next event, status, summary, signature, events, durability.
 const written = `written AS (
@@ -41,14 +36,6 @@ const create = `WITH run AS (
   ), ${written}`
 
 const find = `SELECT 1 FROM checkrein_runs WHERE run_id = $1 AND seq = $2 AND writer = $3`
-
-const noAnswer = new SqlError({
-  reason: new ConnectionError({
-    message: "the database does not answer",
-    operation: "execute",
-    cause: undefined
-  })
-})
 
 /** Says whether the append was made: it was not if the run's next event was not the expected one. */
 export const make = Effect.fnUntraced(function* (sql: SqlClient.SqlClient) {
@@ -79,10 +66,9 @@ export const make = Effect.fnUntraced(function* (sql: SqlClient.SqlClient) {
       return found !== undefined
     })
     const settled = attempt.pipe(
-      atMost(attemptLimit, () => Effect.fail(noAnswer)),
-      Effect.retry({ while: isLost, schedule: again }),
-      inWorldTime,
-      Effect.mapError((error) => storeError(runId, error))
+      answering(attemptLimit),
+      reconnecting,
+      Effect.mapError((error) => storeError(runId, error, expected))
     )
     return Effect.withFiber((fiber) =>
       isInside(sql, fiber.context) ? Effect.fail(refuseTransaction(runId)) : settled

@@ -79,14 +79,18 @@ const otherwise = (error: unknown): string => {
   return isLost(error) ? `${lost} (${detail})` : detail
 }
 
-/** The failure of a statement for a run (`""` if it was for none) as an error that says what to do. */
-export const storeError = (runId: string, error: unknown): RunStoreError => {
+/**
+ * The failure of a statement for a run (`""` if it was for none) as an error that says what to do, and the event that
+ * could not be written if it was to write one.
+ */
+export const storeError = (runId: string, error: unknown, seq?: number): RunStoreError => {
   const kind = kindOf(error)
   return new RunStoreError({
     runId,
     kind: (kind ?? "unavailable") satisfies Kind,
     problem: kind === undefined ? otherwise(error) : advice[kind],
-    cause: error
+    cause: error,
+    ...(seq === undefined ? undefined : { seq })
   })
 }
 

@@ -17,6 +17,7 @@ import { Command, type Numbered } from "../run/Command.ts"
 import * as RunEvent from "../run/RunEvent.ts"
 import * as Leases from "./Leases.ts"
 import * as PostgresAppend from "./PostgresAppend.ts"
+import { reconnecting } from "./Reconnect.ts"
 import { RunNotFound, RunStore, RunStoreError, RunSummary, StaleWriter } from "./RunStore.ts"
 import { isRepeated, storeError } from "./SqlFailure.ts"
 import * as SqliteAppend from "./SqliteAppend.ts"
@@ -134,10 +135,10 @@ export const make: Effect.Effect<RunStore["Service"], RunStoreError, SqlClient.S
       SELECT run_id, (SELECT COALESCE(MAX(id), 0) + 1 FROM checkrein_commands WHERE run_id = ${""}), ${""}
       FROM checkrein_runs WHERE run_id = ${""} RETURNING id`
     )
-    const failing =
+    const readFor =
       (runId: string) =>
-      <A>(effect: Effect.Effect<A, SqlError>): Effect.Effect<A, RunStoreError> =>
-        Effect.mapError(effect, (error) => storeError(runId, error))
+      <A>(rows: Effect.Effect<A, SqlError>): Effect.Effect<A, RunStoreError> =>
+        Effect.mapError(reconnecting(rows), (error) => storeError(runId, error))
 
     const store: RunStore["Service"] = {
       append: (request) =>
@@ -150,7 +151,7 @@ export const make: Effect.Effect<RunStore["Service"], RunStoreError, SqlClient.S
         sql<EventRow>`SELECT r.seq AS total, e.seq AS seq, e.body AS body
         FROM checkrein_runs r LEFT JOIN checkrein_events e ON e.run_no = r.run_no AND e.seq >= ${from}
         WHERE r.run_id = ${runId} ORDER BY e.seq`.pipe(
-          failing(runId),
+          readFor(runId),
           Effect.flatMap((rows) => Effect.fromResult(eventsOf(runId, from, rows)))
         ),
 
@@ -158,7 +159,7 @@ export const make: Effect.Effect<RunStore["Service"], RunStoreError, SqlClient.S
         Effect.gen(function* () {
           const rows = sql<{ run_id: string; summary: string }>`
           SELECT run_id, summary FROM checkrein_runs WHERE run_id = ${runId}`
-          const [row] = yield* failing(runId)(rows)
+          const [row] = yield* readFor(runId)(rows)
           return row === undefined
             ? yield* new RunNotFound({ runId })
             : yield* Effect.fromResult(summaryOf(row))
@@ -175,7 +176,7 @@ export const make: Effect.Effect<RunStore["Service"], RunStoreError, SqlClient.S
           SELECT run_id, summary FROM checkrein_runs WHERE ${sql.and(wanted)}
           ORDER BY started_at DESC, run_id DESC LIMIT ${limit}`
           const page: Array<RunSummary> = []
-          for (const row of yield* failing("")(rows)) page.push(yield* Effect.fromResult(summaryOf(row)))
+          for (const row of yield* readFor("")(rows)) page.push(yield* Effect.fromResult(summaryOf(row)))
           return page
         }),
 
@@ -203,7 +204,7 @@ export const make: Effect.Effect<RunStore["Service"], RunStoreError, SqlClient.S
           const rows = sql<{ id: number; body: string }>`
           SELECT id, body FROM checkrein_commands WHERE run_id = ${runId} AND id > ${after} ORDER BY id`
           const commands: Array<Numbered> = []
-          for (const { body, id } of yield* failing(runId)(rows)) {
+          for (const { body, id } of yield* readFor(runId)(rows)) {
             const command = decodeCommand(body)
             if (Result.isFailure(command)) {
               return yield* corrupt(

@@ -1,0 +1,250 @@
+/**
+ * What a store on Postgres does when its connections fail: whatever was to be written is written once, or the error says
+ * that it could not be.
+ */
+import { expect, it } from "@effect/vitest"
+import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Fiber from "effect/Fiber"
+import * as Layer from "effect/Layer"
+import * as SqlClient from "effect/sql/SqlClient"
+import type * as SqlConnection from "effect/sql/SqlConnection"
+import * as SqlError from "effect/sql/SqlError"
+import * as TestClock from "effect/testing/TestClock"
+import * as Postgres from "../../src/store/Postgres.ts"
+import { RunStore } from "../../src/store/RunStore.ts"
+import * as SqlRunStore from "../../src/store/SqlRunStore.ts"
+import { describePostgres, url } from "./postgres.ts"
+import * as Proxy from "./proxy.ts"
+import { append, event, eventsFrom, summary } from "./samples.ts"
+
+type Store = RunStore["Service"]
+
+/** A store behind a proxy, and the same database by another way. */
+const proxied = (
+  name: string,
+  body: (store: Store, proxy: Proxy.Proxy, other: Store) => Effect.Effect<void, unknown>
+) =>
+  it.effect(
+    name,
+    () =>
+      Effect.gen(function* () {
+        const direct = yield* url
+        const proxy = yield* Proxy.make(direct)
+        const open = (url: string) =>
+          Effect.map(Layer.build(Layer.fresh(Postgres.runStore({ url }))), (context) =>
+            Context.get(context, RunStore)
+          )
+        yield* body(yield* open(proxy.url), proxy, yield* open(direct))
+      }),
+    { concurrent: true, timeout: 60_000 }
+  )
+
+/** An append whose request the proxy knows by its content. */
+const marked = (expected: number) => ({
+  ...append("a", expected, 2),
+  events: [event("a", expected, "marked"), event("a", expected + 1, "marked too")]
+})
+
+describePostgres("an append whose connection is lost", () => {
+  for (const fault of ["lost", "unanswered", "late"] as const) {
+    proxied(`its request ${fault}, is made once`, (store, proxy, other) =>
+      Effect.gen(function* () {
+        yield* store.append(append("a", 0))
+        yield* proxy.strike(fault, "marked too")
+        yield* store.append(marked(1))
+        expect(proxy.struck()).toBe(true)
+        // Long enough for what came late.
+        yield* TestClock.withLive(Effect.sleep(fault === "late" ? 500 : 0))
+        yield* store.append(append("a", 3))
+        const all = [event("a", 0), ...marked(1).events, event("a", 3)]
+        expect(yield* other.read("a")).toEqual(all)
+        expect(yield* other.summary("a")).toEqual(summary("a", 4))
+      })
+    )
+
+    proxied(`its request ${fault}, creates its run once`, (store, proxy, other) =>
+      Effect.gen(function* () {
+        yield* proxy.strike(fault, "marked too")
+        yield* store.append({ ...marked(0), durability: "power" })
+        expect(proxy.struck()).toBe(true)
+        expect(yield* other.read("a")).toEqual(marked(0).events)
+      })
+    )
+  }
+
+  proxied("is stale if somebody else has gone on meanwhile", (store, proxy, other) =>
+    Effect.gen(function* () {
+      yield* store.append(append("a", 0))
+      yield* proxy.strike("lost", "marked too")
+      const appending = yield* Effect.forkChild(Effect.flip(store.append(marked(1))), {
+        startImmediately: true
+      })
+      yield* proxy.close
+      yield* other.append(append("a", 1))
+      yield* proxy.open
+      expect(yield* Fiber.join(appending)).toMatchObject({ _tag: "StaleWriter", expected: 1 })
+      expect(yield* other.read("a")).toEqual(eventsFrom("a", 0, 2))
+    })
+  )
+
+  proxied("waits for a server that is back within seconds", (store, proxy, other) =>
+    Effect.gen(function* () {
+      yield* store.append(append("a", 0))
+      yield* proxy.close
+      const appending = yield* Effect.forkChild(store.append(append("a", 1)))
+      const reading = yield* Effect.forkChild(store.read("a"))
+      yield* TestClock.withLive(Effect.sleep(700))
+      expect((yield* other.summary("a")).seq).toBe(1)
+      yield* proxy.open
+      yield* Fiber.join(appending)
+      yield* Fiber.join(reading)
+      expect(yield* other.read("a")).toEqual(eventsFrom("a", 0, 2))
+    })
+  )
+
+  proxied("fails with the run and the event when the server does not come back", (store, proxy, other) =>
+    Effect.gen(function* () {
+      yield* store.append(append("a", 0))
+      yield* proxy.close
+      const failures = yield* Effect.all(
+        [store.append(append("a", 1)), store.read("a"), store.summary("a")].map((effect) =>
+          Effect.flip<unknown, unknown, never>(effect)
+        ),
+        { concurrency: "unbounded" }
+      )
+      const [appended, ...read] = failures
+      expect(appended).toMatchObject({ _tag: "RunStoreError", runId: "a", kind: "unavailable", seq: 1 })
+      for (const failure of read) expect(failure).toMatchObject({ runId: "a", kind: "unavailable" })
+      expect(String(appended)).toMatch(/the connection to the database is gone, and no other could be made/)
+      yield* proxy.open
+      expect(yield* other.read("a")).toEqual(eventsFrom("a", 0, 1))
+      yield* store.append(append("a", 1))
+    })
+  )
+
+  proxied("on which nothing comes back is made on another one", (store, proxy, other) =>
+    Effect.gen(function* () {
+      yield* store.append(append("a", 0))
+      yield* proxy.strike("ignored", "marked too")
+      yield* store.append(marked(1))
+      expect(yield* other.read("a", 1)).toEqual(marked(1).events)
+    })
+  )
+})
+
+/** A client of its own. */
+const open = (url: string) =>
+  Effect.map(Layer.build(Layer.fresh(Postgres.layer({ url }))), (context) =>
+    Context.get(context, SqlClient.SqlClient)
+  )
+
+describePostgres("a server that ends the connection", () => {
+  it.effect("in the middle of an append", () =>
+    Effect.gen(function* () {
+      const at = yield* url
+      const other = yield* open(at)
+      const named = new URL(at)
+      named.searchParams.set("application_name", "ended")
+      const store = yield* Effect.provideService(
+        SqlRunStore.make,
+        SqlClient.SqlClient,
+        yield* open(named.href)
+      )
+      yield* store.append(append("a", 0))
+      const waiting = other<{ pid: number }>`SELECT pid FROM pg_stat_activity
+        WHERE application_name = 'ended' AND wait_event_type = 'Lock'`
+      const locked = Effect.gen(function* () {
+        yield* other`SELECT run_no FROM checkrein_runs WHERE run_id = 'a' FOR UPDATE`
+        const appending = yield* Effect.forkDetach(Effect.exit(store.append(append("a", 1, 2))))
+        let pid: number | undefined
+        while (pid === undefined) pid = (yield* waiting)[0]?.pid
+        yield* other`SELECT pg_terminate_backend(${pid})`
+        return appending
+      })
+      expect(yield* Fiber.join(yield* other.withTransaction(locked))).toEqual(Exit.void)
+      expect(yield* store.read("a")).toEqual(eventsFrom("a", 0, 3))
+    })
+  )
+
+  it.effect("of every idle connection", () =>
+    Effect.gen(function* () {
+      const at = yield* url
+      const other = yield* open(at)
+      const named = new URL(at)
+      named.searchParams.set("application_name", "idle")
+      const store = yield* Effect.provideService(
+        SqlRunStore.make,
+        SqlClient.SqlClient,
+        yield* open(named.href)
+      )
+      yield* store.append(append("a", 0))
+      yield* other`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'idle'`
+      yield* store.append(append("a", 1))
+      expect(yield* store.read("a")).toEqual(eventsFrom("a", 0, 2))
+    })
+  )
+})
+
+describePostgres("a client that says after a commit that it does not know", () => {
+  const gone = new SqlError.SqlError({
+    reason: new SqlError.ConnectionError({ message: "gone", operation: "execute", cause: new Error("gone") })
+  })
+
+  /** A store in which each append is carried out, and then fails this many times. */
+  const forgetful = (times: number) =>
+    Effect.gen(function* () {
+      const sql = yield* open(yield* url)
+      const failures = new Map<unknown, number>()
+      const reserve = Effect.map(
+        sql.reserve,
+        (connection): SqlConnection.Connection => ({
+          execute: (text, params, transform) =>
+            Effect.flatMap(connection.execute(text, params, transform), (rows) => {
+              if (!text.includes("INSERT INTO checkrein_events")) return Effect.succeed(rows)
+              const signature = params[5]
+              const failed = failures.get(signature) ?? 0
+              failures.set(signature, failed + 1)
+              return failed < times ? Effect.fail(gone) : Effect.succeed(rows)
+            }),
+          executeRaw: (text, params) => connection.executeRaw(text, params),
+          executeStream: (text, params, transform) => connection.executeStream(text, params, transform),
+          executeUnprepared: (text, params, transform) =>
+            connection.executeUnprepared(text, params, transform),
+          executeValues: (text, params) => connection.executeValues(text, params),
+          executeValuesUnprepared: (text, params) => connection.executeValuesUnprepared(text, params)
+        })
+      )
+      const store = yield* SqlRunStore.make.pipe(
+        Effect.provideService(SqlClient.SqlClient, Object.assign(sql, { reserve }))
+      )
+      return { store, attempts: () => [...failures.values()] }
+    })
+
+  it.effect("is asked again, and nothing is lost or doubled", () =>
+    Effect.gen(function* () {
+      const { attempts, store } = yield* forgetful(3)
+      yield* store.append(append("a", 0, 2))
+      yield* store.append(append("a", 2, 2, {}, "power"))
+      expect(attempts()).toEqual([4, 4])
+      expect(yield* store.read("a")).toEqual(eventsFrom("a", 0, 4))
+      expect(yield* store.summary("a")).toEqual(summary("a", 4))
+    })
+  )
+
+  it.effect("does not let two writers of one event both believe that they have won", () =>
+    Effect.gen(function* () {
+      const { store } = yield* forgetful(1)
+      yield* store.append(append("a", 0))
+      const exits = yield* Effect.forEach(
+        Array.from({ length: 8 }, (_, i) => i),
+        (i) => Effect.exit(store.append({ ...append("a", 1), events: [event("a", 1, `writer ${i}`)] })),
+        { concurrency: "unbounded" }
+      )
+      const winners = exits.flatMap((exit, i) => (Exit.isSuccess(exit) ? [i] : []))
+      expect(winners).toHaveLength(1)
+      expect(yield* store.read("a", 1)).toEqual([event("a", 1, `writer ${winners[0]}`)])
+    })
+  )
+})
