@@ -4,6 +4,7 @@
 import type * as Prompt from "effect/ai/Prompt"
 import type * as Tool from "effect/ai/Tool"
 import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
 import * as Option from "effect/Option"
 import * as Limits from "../run/Limits.ts"
 import type { PendingCall } from "../run/RunState.ts"
@@ -11,10 +12,13 @@ import { ambient } from "./Ambient.ts"
 import type { Job } from "./Job.ts"
 import type { Journal } from "./Journal.ts"
 import type { Conversation } from "./ModelCall.ts"
+import * as Patience from "./Patience.ts"
 import * as Plan from "./Plan.ts"
+import * as Policy from "./Policy.ts"
 
 /** What the tool says of the need for a person. A question that fails, or is not answered in time, means yes. */
 const needsPerson = (
+  { policy }: Job,
   journal: Journal,
   { name, needsApproval }: Tool.Any,
   toolCallId: string,
@@ -22,14 +26,18 @@ const needsPerson = (
   messages: ReadonlyArray<Prompt.Message>
 ): Effect.Effect<boolean> => {
   if (typeof needsApproval !== "function") return Effect.succeed(needsApproval !== false)
-  return Effect.suspend(() => {
+  const question = Effect.suspend(() => {
     const asked = needsApproval(args, { toolCallId, messages })
     return Effect.isEffect(asked) ? ambient(asked) : Effect.succeed(asked)
+  })
+  const { limits } = journal.state()
+  return Patience.run(question, {
+    name: `needsApproval of ${name}`,
+    limitMs: Limits.timeLeftMs(limits, journal.elapsedMs(), "handoff"),
+    graceMs: () => Policy.graceMs(policy, limits),
+    onEnd: ({ exit = Exit.succeed(true) }) => exit
   }).pipe(
-    Effect.timeoutOrElse({
-      duration: Limits.timeLeftMs(journal.state().limits, journal.elapsedMs(), "handoff"),
-      orElse: () => Effect.succeed(true)
-    }),
+    Effect.flatten,
     Effect.catchCause((cause) =>
       Effect.as(Effect.logWarning(`needsApproval of ${name} failed, so a person is asked`, cause), true)
     )
@@ -62,7 +70,7 @@ export const check = Effect.fnUntraced(function* (
       })
       continue
     }
-    const answer = yield* needsPerson(journal, tool, callId, decoded.value, messages)
+    const answer = yield* needsPerson(job, journal, tool, callId, decoded.value, messages)
     journal.stage(
       answer === false
         ? {

@@ -21,7 +21,9 @@ import type { Job } from "./Job.ts"
 import type { Journal } from "./Journal.ts"
 import * as ModelCall from "./ModelCall.ts"
 import * as Operations from "./Operations.ts"
+import * as Patience from "./Patience.ts"
 import * as Plan from "./Plan.ts"
+import * as Policy from "./Policy.ts"
 import * as ToolCall from "./ToolCall.ts"
 import * as Words from "./Words.ts"
 
@@ -56,7 +58,7 @@ const lookUp = (job: Job, journal: Journal, call: PendingCall): Effect.Effect<Ou
   const ask = tool === undefined ? undefined : Context.get(tool.annotations, Reconcile)
   if (ask === undefined) return Effect.succeed(unknown)
   const { runId } = journal
-  return Effect.suspend(() => {
+  const question = Effect.suspend(() => {
     const { args, callId, tool } = call
     return ask({
       runId,
@@ -65,11 +67,14 @@ const lookUp = (job: Job, journal: Journal, call: PendingCall): Effect.Effect<Ou
       args,
       idempotencyKey: Plan.keyOf(job, runId, call)
     })
+  })
+  return Patience.run(question, {
+    name: `the look-up of ${call.tool} (${call.callId}) of run ${runId}`,
+    limitMs: 30_000,
+    graceMs: () => Policy.graceMs(job.policy, journal.state().limits),
+    onEnd: ({ exit = Exit.succeed(unknown) }) => exit
   }).pipe(
-    Effect.timeoutOrElse({
-      duration: "30 seconds",
-      orElse: () => Effect.succeed(unknown)
-    }),
+    Effect.flatten,
     Effect.catchCause((cause) =>
       Effect.as(Effect.logWarning(`looking up ${call.tool} (${call.callId}) failed`, cause), unknown)
     )

@@ -27,6 +27,7 @@ import * as Operations from "./Operations.ts"
 import * as Patience from "./Patience.ts"
 import * as Plan from "./Plan.ts"
 import * as Policy from "./Policy.ts"
+import * as Signature from "./Signature.ts"
 import * as ToolOutcome from "./ToolOutcome.ts"
 import type { Output, Ran } from "./ToolRunner.ts"
 import * as Words from "./Words.ts"
@@ -98,10 +99,11 @@ export const withoutExecution = (
       wrongArguments: true
     }
   }
-  if (Plan.toolOf(job, call.tool) === undefined) {
+  const tool = Plan.toolOf(job, call.tool)
+  if (tool === undefined) {
     return wrong(Words.unknownTool(call.tool, Object.keys(job.tools.tools)))
   }
-  if (typeof call.args === "string") return wrong(Words.notJson(call.tool))
+  if (typeof call.args === "string") return wrong(Words.notJson(call.tool, Signature.of(tool)))
   const content = Operations.answered(job, state, call) ?? Desk.known(job, desk, call)
   return content === undefined ? undefined : { ...unexecuted(call), content, ok: true, disposition: "cached" }
 }
@@ -166,7 +168,7 @@ const attempt = (
     if (mayRun) desk.left.set(callId, call)
     if (exit === undefined) return ToolOutcome.ofTimeout(call, limitMs, mayRun)
     const outcome = Exit.isSuccess(exit)
-      ? ToolOutcome.ofRan(call, exit.value)
+      ? ToolOutcome.ofRan(tool, call, exit.value)
       : ToolOutcome.ofCause(tool, call, exit.cause)
     desk.brought.set(callId, outcome)
     return outcome

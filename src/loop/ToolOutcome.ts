@@ -24,6 +24,7 @@ import * as Digest from "./Digest.ts"
 import type { Job } from "./Job.ts"
 import type { Journal } from "./Journal.ts"
 import * as Operations from "./Operations.ts"
+import * as Signature from "./Signature.ts"
 import type { Output, Ran } from "./ToolRunner.ts"
 import { toJson } from "./Transcript.ts"
 import * as Words from "./Words.ts"
@@ -97,10 +98,13 @@ const unencodable = ({ tool }: PendingCall, detail: string): Outcome => ({
 })
 
 /** What an execution means that came to its end. */
-export const ofRan = (call: PendingCall, ran: Ran): Outcome => {
+export const ofRan = (tool: Tool.Any, call: PendingCall, ran: Ran): Outcome => {
   switch (ran._tag) {
     case "WrongArguments":
-      return { _tag: "WrongArguments", content: Words.wrongArguments(call.tool, ran.problem) }
+      return {
+        _tag: "WrongArguments",
+        content: Words.wrongArguments(call.tool, ran.problem, Signature.of(tool))
+      }
     case "Unencodable":
       return unencodable(call, ran.problem)
     case "Output": {

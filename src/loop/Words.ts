@@ -70,13 +70,16 @@ export const unknownTool = (name: string, available: ReadonlyArray<string>): str
     ? `Error: there is no tool ${name}, and no other tool either.`
     : `Error: there is no tool ${name}. The tools are: ${available.join(", ")}.`
 
-/** Arguments that are not JSON. */
-export const notJson = (tool: string): string =>
-  `Error: the arguments for ${tool} were not valid JSON. It did not run. Call it again with a JSON object.`
+const taking = (tool: string, signature: string | undefined): string =>
+  signature === undefined ? "" : `\n${tool} takes ${signature}.`
 
-/** Arguments that do not fit the tool's parameters. */
-export const wrongArguments = (tool: string, problem: string): string =>
-  `Error: these arguments do not fit ${tool}. It did not run. ${problem}`
+/** Arguments that are not JSON, and what the tool takes. */
+export const notJson = (tool: string, signature: string | undefined): string =>
+  `Error: the arguments for ${tool} were not valid JSON. It did not run. Call it again with a JSON object.${taking(tool, signature)}`
+
+/** Arguments that do not fit the tool's parameters, why, and what it takes. */
+export const wrongArguments = (tool: string, problem: string, signature: string | undefined): string =>
+  `Error: these arguments do not fit ${tool}. It did not run. ${problem}${taking(tool, signature)}`
 
 /** A failure, in the generic policy or where the tool did not word it for the model. */
 export const failed = "Error: the tool failed."
