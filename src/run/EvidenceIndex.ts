@@ -34,14 +34,16 @@ export const Command = Schema.Struct({
 export type Command = typeof Command.Type
 
 /**
- * A call that ran and is not told as a file or a command. `saw` is what its tool says that it has seen, `effect` what
- * such a call may do to the world, `digest` that of its result. `times` counts the calls that brought the very same.
+ * A call that ran and is not told as a file or a command. `effect` is what such a call may do to the world, `saw` what
+ * its tool says that it has seen; without that, `result` is how its result begins, in the words that the model saw.
+ * `digest` is that of the result, and `times` counts the calls that brought the very same.
  */
 export const Observation = Schema.Struct({
   ...Call.fields,
   effect: CallEffect,
   ok: Schema.Boolean,
   saw: Schema.optionalKey(Schema.String),
+  result: Schema.optionalKey(Schema.String),
   digest: Schema.optionalKey(Schema.String),
   times: Schema.Natural
 })
@@ -74,13 +76,13 @@ export const cut = (text: string, most: number): string => {
   return `${/[\ud800-\udbff]$/.test(head) ? head.slice(0, -1) : head}… (${text.length} characters)`
 }
 
-const mostOfArgs = 200
+const most = { args: 200, result: 200 }
 
 /** A call in short. */
 export const inShort = ({ args, callId, tool }: Pick<PendingCall, "callId" | "tool" | "args">): Call => ({
   callId,
   tool,
-  args: cut(JSON.stringify(args), mostOfArgs)
+  args: cut(JSON.stringify(args), most.args)
 })
 
 const changes = ({ effect }: Observation): boolean => effect !== "read"
@@ -101,6 +103,15 @@ const add = <A>(items: Map<string, A>, key: ReadonlyArray<string | undefined>, i
   if (!items.has(text)) items.set(text, item)
 }
 
+/** How the results of all calls begin. */
+const resultsOf = ({ given, messages }: RunState): ReadonlyMap<string, string> => {
+  const results = new Map<string, string>()
+  for (const message of messages.slice(given)) {
+    if (message.role === "tool") results.set(message.callId, cut(message.content, most.result))
+  }
+  return results
+}
+
 /** What was found, of all calls that ran. A call whose tool has reported nothing is there by the digest of its result. */
 export const of = (state: RunState): EvidenceIndex => {
   const sources = new Map<string, Source>()
@@ -108,10 +119,11 @@ export const of = (state: RunState): EvidenceIndex => {
   const observations = new Map<string, Observation>()
   const commands: Array<Command> = []
   const children: Array<Child> = []
+  const results = resultsOf(state)
 
   const observe = (observation: Omit<Observation, "times">): void => {
-    const { args, digest, effect, ok, saw, tool } = observation
-    const key = JSON.stringify([tool, args, effect, ok, saw, digest])
+    const { args, digest, effect, ok, result, saw, tool } = observation
+    const key = JSON.stringify([tool, args, effect, ok, saw, digest ?? result])
     const before = observations.get(key)
     observations.set(key, { ...(before ?? observation), times: (before?.times ?? 0) + 1 })
   }
@@ -149,7 +161,9 @@ export const of = (state: RunState): EvidenceIndex => {
       observe({ ...what, saw, ...(own === undefined ? undefined : { digest: own }) })
     }
     // A failure is told even if something was seen before it.
-    if (!ok || !evidence.some(tells)) observe(what)
+    if (ok && evidence.some(tells)) continue
+    const result = results.get(callId)
+    observe({ ...what, ...(result === undefined ? undefined : { result }) })
   }
   for (const call of state.pending) {
     report(call.callId, call.tool, call.evidence ?? [])
@@ -183,6 +197,10 @@ const ofProvider = ({ given, messages }: RunState): ReadonlyArray<Omit<Observati
       const asked = message.content.find((other) => other.type === "tool-call" && other.id === part.id)
       const args = asked?.type === "tool-call" ? asked.params : null
       const call = inShort({ callId: part.id, tool: part.name, args })
-      return [{ ...call, effect: "write" as const, ok: !part.isFailure }]
+      const result = cut(
+        typeof part.result === "string" ? part.result : JSON.stringify(part.result),
+        most.result
+      )
+      return [{ ...call, effect: "write" as const, ok: !part.isFailure, result }]
     })
   })

@@ -8,7 +8,7 @@ import type * as Handoff from "./Handoff.ts"
 
 const titles = [
   ["task", "Task"],
-  ["summary", "What the model hands over"],
+  ["summary", "What the model hands over, in its own words"],
   ["lastWords", "What the model said last"],
   ["operations", "Still going on"],
   ["unknown", "May or may not have happened"],
@@ -148,9 +148,10 @@ const command = (command: Handoff.Command): string => {
 
 const observation = (seen: Handoff.Observation): string => {
   const times = seen.times === 1 ? "" : `, ${seen.times} times`
-  const saw = seen.saw === undefined ? "" : `: ${code(seen.saw)}`
+  const brought = seen.saw ?? seen.result
+  const what = brought === undefined || brought.trim() === "" ? "" : `: ${code(brought)}`
   const how = seen.ok ? "" : " failed"
-  return item(`${called(seen)}${how}${saw}${digestOf(seen)}${times}`)
+  return item(`${called(seen)}${how}${what}${digestOf(seen)}${times}`)
 }
 
 const children: Record<Handoff.Child["standing"], string> = {
@@ -161,7 +162,8 @@ const children: Record<Handoff.Child["standing"], string> = {
 
 const dollars = (usd: number): string => `$${Number(usd.toFixed(6))}`
 
-const seconds = (ms: number): string => `${Number((ms / 1000).toFixed(1))} s`
+const duration = (ms: number): string =>
+  ms < 1000 ? `${Math.round(ms)} ms` : `${Number((ms / 1000).toFixed(1))} s`
 
 const spend = ({
   deadline,
@@ -173,7 +175,7 @@ const spend = ({
 }: Handoff.Handoff["spend"]): ReadonlyArray<string> => {
   const row = (name: string, { limit, reserve, used }: Handoff.Spent, show: (amount: number) => string) => {
     const of = limit === undefined ? ", no limit" : ` of ${show(limit)}`
-    const kept = reserve === undefined || reserve === 0 ? "" : `, ${show(reserve)} of it kept for a handoff`
+    const kept = reserve === undefined || reserve === 0 ? "" : ` (${show(reserve)} kept for a handoff)`
     return item(`${name}: ${show(used)}${of}${kept}`)
   }
   return [
@@ -181,7 +183,7 @@ const spend = ({
     row("money", usd, dollars),
     row("tokens", tokens, String),
     row("tool calls", toolCalls, String),
-    `${row("time", timeMs, seconds)}${deadline === undefined ? "" : `; it ends at ${deadline}`}`
+    `${row("time", timeMs, duration)}${deadline === undefined ? "" : `; it ends at ${deadline}`}`
   ]
 }
 
@@ -246,10 +248,11 @@ const words = (name: string): string => name.replaceAll("_", " ")
 
 const standing = ({ detail = "", reason, status, stoppedAt }: Handoff.Handoff): string => {
   if (status === "running") return `It had not stopped when it last wrote, at ${stoppedAt}.`
-  const why = reason === undefined ? words(status) : `${words(status)} (${words(reason)})`
+  const atLimit = reason === "max_turns" || reason === "max_budget"
+  const why = reason === undefined || atLimit ? words(status) : `${words(status)} (${words(reason)})`
   return status === "completed"
     ? `It completed at ${stoppedAt}.`
-    : `It stopped at ${stoppedAt} without an answer: ${why}${detail === "" ? "" : `, ${code(detail)}`}.`
+    : `It stopped at ${stoppedAt} without an answer, ${why}${detail === "" ? "" : `: ${code(detail)}`}.`
 }
 
 /** A handoff as Markdown: short, its headings always in the same order, and none of them empty. */
