@@ -13,7 +13,8 @@ export const shows = {
   "repeat-baseline": "the same, read once",
   destructive: "a deletion that waits for a person",
   "double-delete": "what is lost when a writing tool's result is reused (with --approve all --dedupe all)",
-  slow: "a slow tool, for pressing Stop"
+  slow: "a slow tool, for pressing Stop",
+  investigate: "a bug hunt that runs out of tool calls, and hands over what it has found"
 }
 
 /** The name of a scenario. */
@@ -25,16 +26,28 @@ export const isName = (name: string): name is Name => Object.hasOwn(shows, name)
 /** The names of all scenarios. */
 export const names: ReadonlyArray<Name> = Object.keys(shows).filter(isName)
 
-/** How the analyst treats errors and repeated calls. */
+/** How the agent treats errors and repeated calls. */
 export interface Settings {
   readonly toolErrors: "informative" | "generic" | "fatal"
   readonly permanent: "stop" | "continue"
   readonly dedupe: "off" | "read-only" | "all"
+  readonly repetition: "on" | "off"
 }
 
 /** The library's own defaults. */
 export const defaults: Settings = {
   toolErrors: "informative",
   permanent: "stop",
-  dedupe: "off"
+  dedupe: "off",
+  repetition: "on"
 }
+
+/**
+ * The settings of a scenario, as far as nobody has said otherwise. The published measurements are of a harness without a
+ * repetition guard, and most of their scenarios repeat themselves on purpose.
+ */
+export const settingsOf = (name: Name, given: Partial<Settings> = {}): Settings => ({
+  ...defaults,
+  repetition: name === "investigate" ? "on" : "off",
+  ...given
+})

@@ -12,13 +12,14 @@ import type * as HttpServerError from "effect/http/HttpServerError"
 import * as Agent from "../Agent.ts"
 import * as RunTrace from "../observe/RunTrace.ts"
 import * as Tokens from "../provider/Tokens.ts"
+import type * as Handoff from "../run/Handoff.ts"
 import type { LimitsInput } from "../run/Limits.ts"
 import type { LiveEvent, RunEvent } from "../run/RunEvent.ts"
+import * as RunExit from "../run/RunExit.ts"
 import type * as RunState from "../run/RunState.ts"
 import { load, type Stored } from "../store/RunStore.ts"
 import * as Catalogue from "./Catalogue.ts"
 import * as Fixture from "./Fixture.ts"
-import * as LogTools from "./LogTools.ts"
 import * as Provider from "./Provider.ts"
 import * as Scenario from "./Scenario.ts"
 
@@ -61,10 +62,12 @@ export interface Result {
   readonly completionTokens: number
   readonly costUsd: number
   readonly perTurn: ReadonlyArray<Turn>
-  /** The model's answer; empty when there is none. */
+  /** The model's answer, a structured one as JSON; empty when there is none. */
   readonly answer: string
   /** The deletions that were carried out. */
   readonly deleted: ReadonlyArray<string>
+  /** What is left to whoever takes the work over; `null` where the run did not stop at a limit. */
+  readonly handoff: Handoff.Handoff | null
   /** How long it took, from the start of the run to its end. */
   readonly ms: number
 }
@@ -81,6 +84,14 @@ export const stopReason = "user pressed Stop"
 /** The tools that were started, in order. */
 export const toolsStarted = (events: ReadonlyArray<RunEvent>): ReadonlyArray<string> =>
   events.flatMap((event) => (event.type === "tool_start" ? [event.tool] : []))
+
+const answerOf = ({ result = "" }: RunState.RunState): string =>
+  typeof result === "string" ? result : JSON.stringify(result)
+
+const handoffOf = (state: RunState.RunState): Handoff.Handoff | null => {
+  const exit = RunExit.fromState(state)
+  return exit !== undefined && "handoff" in exit ? exit.handoff : null
+}
 
 /** What is known of a stored run. What it has deleted is told by its journal, unless the world itself is at hand. */
 export const resultOf = (
@@ -110,8 +121,9 @@ export const resultOf = (
         ]
       : []
   ),
-  answer: typeof state.result === "string" ? state.result : "",
+  answer: answerOf(state),
   deleted,
+  handoff: handoffOf(state),
   ms
 })
 
@@ -166,14 +178,15 @@ const stoppedAfter = <E, R>(effect: Effect.Effect<void, E, R>, after: Duration.I
  */
 export const run = Effect.fnUntraced(function* (name: Catalogue.Name, options: Options = {}) {
   const { approve = "none", provider = "in-process" } = options
-  const settings: Catalogue.Settings = {
-    toolErrors: options.toolErrors ?? Catalogue.defaults.toolErrors,
-    permanent: options.permanent ?? Catalogue.defaults.permanent,
-    dedupe: options.dedupe ?? Catalogue.defaults.dedupe
-  }
+  const { dedupe, permanent, repetition, toolErrors } = options
+  const settings = Catalogue.settingsOf(name, {
+    ...(toolErrors === undefined ? undefined : { toolErrors }),
+    ...(permanent === undefined ? undefined : { permanent }),
+    ...(dedupe === undefined ? undefined : { dedupe }),
+    ...(repetition === undefined ? undefined : { repetition })
+  })
   const runId = options.runId ?? (yield* Scenario.newRunId(name, settings))
-  const world = Fixture.make()
-  const agent = Scenario.agent(settings, world)
+  const { agent, deleted, task } = Scenario.stage(name, settings)
   const model = Provider.layer(Scenario.script[name], {
     provider,
     latency: options.latency
@@ -181,7 +194,7 @@ export const run = Effect.fnUntraced(function* (name: Catalogue.Name, options: O
 
   const decision = approve === "all" ? Agent.approve() : Agent.reject(options.reason)
   const untilNobodyIsAsked = Effect.gen(function* () {
-    let ending = yield* Agent.outcome(Agent.run(agent, LogTools.task, { runId, limits: options.limits }))
+    let ending = yield* Agent.outcome(Agent.run(agent, task, { runId, limits: options.limits }))
     while (ending._tag === "ApprovalRequired" && approve !== "none") {
       for (const call of ending.calls) yield* Agent.decide(call, decision, { by: "checkrein demo" })
       ending = yield* Agent.outcome(Agent.resume(agent, runId))
@@ -195,6 +208,6 @@ export const run = Effect.fnUntraced(function* (name: Catalogue.Name, options: O
     yield* stoppedAfter(untilNobodyIsAsked, options.stopAfter).pipe(watched(options.afterTools))
     const after = yield* Clock.monotonicTimeNanos
     const ms = Number((after - before) / 10_000n) / 100
-    return resultOf(name, yield* load(runId), ms, world.deleted)
+    return resultOf(name, yield* load(runId), ms, deleted())
   }).pipe(Effect.provide(model))
 })

@@ -7,6 +7,7 @@ import type * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import type * as HttpServerError from "effect/http/HttpServerError"
 import * as Layer from "effect/Layer"
+import * as RequestParams from "../provider/RequestParams.ts"
 import type * as Script from "../provider/Script.ts"
 import * as Scripted from "../provider/Scripted.ts"
 
@@ -15,6 +16,12 @@ export interface Options {
   readonly provider: "in-process" | "http"
   readonly latency?: Duration.Input | undefined
 }
+
+/**
+ * More than any reply of a script has. With it the worst case of a model call is known, and can be held
+ * (`money: "hold"`).
+ */
+const cap = Layer.succeed(RequestParams.RequestParams, { maxOutputTokens: 500 })
 
 type Services = LanguageModel.LanguageModel | Model.ProviderName | Model.ModelName
 
@@ -37,11 +44,15 @@ const overHttp = (script: Script.Script, latency: { readonly latency?: Duration.
     })
   )
 
+const delayed = (latency: Duration.Input | undefined) => (latency === undefined ? {} : { latency })
+
+/** The model that answers from a script, in this process. */
+export const inProcess = (script: Script.Script, latency?: Duration.Input): Layer.Layer<Services> =>
+  Layer.merge(Scripted.layer(script, delayed(latency)), cap)
+
 /** The model that answers from a script. Fails if no port can be opened. */
 export const layer = (
   script: Script.Script,
   { latency, provider }: Options
-): Layer.Layer<Services, HttpServerError.ServeError> => {
-  const delay = latency === undefined ? {} : { latency }
-  return provider === "http" ? overHttp(script, delay) : Scripted.layer(script, delay)
-}
+): Layer.Layer<Services, HttpServerError.ServeError> =>
+  provider === "http" ? Layer.merge(overHttp(script, delayed(latency)), cap) : inProcess(script, latency)

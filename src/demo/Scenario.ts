@@ -1,9 +1,9 @@
 /**
- * A scenario is a scripted model put before the log analyst.
+ * A scenario is a scripted model put before the log analyst, or before the investigator.
  *
- * A stored run can be taken up again by another process, which has nothing but the store: the agent is always called
- * `log-analyst`, and the run's id tells the rest. It is `demo-SCENARIO-SUFFIX`, with the settings that differ from the
- * defaults in between: `demo-plan-3f9a1c02`, `demo-denied-continue-77b0e2d4`. `agentFor` turns such an id into the agent by
+ * A stored run can be taken up again by another process, which has nothing but the store: the run's id tells by which
+ * agent. It is `demo-SCENARIO-SUFFIX`, with the settings that differ from the
+ * scenario's own in between: `demo-plan-3f9a1c02`, `demo-denied-continue-77b0e2d4`. `agentFor` turns such an id into the agent by
  * which the run is resumed.
  */
 import { randomUUID } from "node:crypto"
@@ -13,13 +13,16 @@ import * as Layer from "effect/Layer"
 import * as Agent from "../Agent.ts"
 import * as PriceBook from "../provider/PriceBook.ts"
 import type * as Script from "../provider/Script.ts"
-import * as Scripted from "../provider/Scripted.ts"
 import type { LimitsInput } from "../run/Limits.ts"
+import type { RunEvent } from "../run/RunEvent.ts"
 import { type RunNotFound, RunStore, type RunStoreError } from "../store/RunStore.ts"
 import * as Analyst from "./Analyst.ts"
 import * as Catalogue from "./Catalogue.ts"
 import * as Fixture from "./Fixture.ts"
+import * as Investigation from "./Investigation.ts"
+import * as InvestigationTools from "./InvestigationTools.ts"
 import * as LogTools from "./LogTools.ts"
+import * as Provider from "./Provider.ts"
 import * as Scripts from "./Scripts.ts"
 
 /** The model of each scenario. */
@@ -32,7 +35,8 @@ export const script: { readonly [name in Catalogue.Name]: Script.Script } = {
   "repeat-baseline": Scripts.repeatBaseline,
   destructive: Scripts.destructive,
   "double-delete": Scripts.doubleDelete,
-  slow: Scripts.slow
+  slow: Scripts.slow,
+  investigate: Scripts.investigate
 }
 
 /** Every script of the demo, the rule-made analyst included. */
@@ -43,22 +47,30 @@ export const prices: Layer.Layer<never> = PriceBook.layer(
   Object.fromEntries(scripts.map(({ name }) => [name, { input: 2, output: 12 }]))
 )
 
-/** The agent's name, as runs are stored under it. */
-export const agentName = "log-analyst"
-
 /** What a run may use if nobody says otherwise. The time is a safety net: no scenario comes near it. */
 export const limits: LimitsInput = { turns: 20, time: "10 minutes" }
 
-/**
- * The repetition guard is off: the published measurements are of a harness without one, and most scenarios repeat
- * themselves on purpose.
- */
+/** The investigator has twelve tool calls besides, and keeps two of them for its handoff. */
+export const investigatorLimits: LimitsInput = { ...limits, toolCalls: 12, reserve: { toolCalls: 2 } }
+
+const policyOf = ({ repetition, ...rest }: Catalogue.Settings): Agent.PolicyInput =>
+  repetition === "off" ? { ...rest, repetition } : rest
+
 const analyst = (settings: Catalogue.Settings) =>
-  Agent.make(agentName, {
+  Agent.make("log-analyst", {
     instructions: LogTools.instructions,
     toolkit: LogTools.toolkit,
     limits,
-    policy: { ...settings, repetition: "off" }
+    policy: policyOf(settings)
+  }).pipe(Agent.provide(prices))
+
+const investigator = (settings: Catalogue.Settings) =>
+  Agent.make("investigator", {
+    instructions: InvestigationTools.instructions,
+    toolkit: InvestigationTools.toolkit,
+    output: InvestigationTools.Diagnosis,
+    limits: investigatorLimits,
+    policy: policyOf(settings)
   }).pipe(Agent.provide(prices))
 
 /** The log analyst in a given world, in need of a model. */
@@ -68,18 +80,40 @@ export const agent = (
 ): Agent.Agent<string, never, LanguageModel.LanguageModel> =>
   analyst(settings).pipe(Agent.provide(Fixture.layer(world)))
 
+/** A scenario set up in a world of its own: its agent, what that is asked, and what it has deleted by now. */
+export interface Stage {
+  readonly agent: Agent.Agent<unknown, never, LanguageModel.LanguageModel>
+  readonly task: string
+  readonly deleted: () => ReadonlyArray<string>
+}
+
+/** Sets a scenario up. */
+export const stage = (name: Catalogue.Name, settings: Catalogue.Settings): Stage => {
+  if (name === "investigate") {
+    return {
+      agent: investigator(settings).pipe(Agent.provide(Investigation.layer(Investigation.make()))),
+      task: InvestigationTools.task,
+      deleted: () => []
+    }
+  }
+  const world = Fixture.make()
+  return { agent: agent(settings, world), task: LogTools.task, deleted: () => world.deleted }
+}
+
 const longestFirst = [...Catalogue.names].sort((a, b) => b.length - a.length).join("|")
 const idOf = new RegExp(
-  `^demo-(${longestFirst})(?:-(generic|fatal))?(?:-(continue))?(?:-(read-only|all))?-[0-9a-f]+$`
+  `^demo-(${longestFirst})(?:-(generic|fatal))?(?:-(continue))?(?:-(read-only|all))?(?:-repetition-(on|off))?-[0-9a-f]+$`
 )
 
 /** A new run id, which says by which agent the run is to be taken up again. */
 export const newRunId = (name: Catalogue.Name, settings: Catalogue.Settings): Effect.Effect<string> =>
   Effect.sync(() => {
+    const own = Catalogue.settingsOf(name)
     const words = [
-      settings.toolErrors === Catalogue.defaults.toolErrors ? [] : [settings.toolErrors],
-      settings.permanent === Catalogue.defaults.permanent ? [] : [settings.permanent],
-      settings.dedupe === Catalogue.defaults.dedupe ? [] : [settings.dedupe]
+      settings.toolErrors === own.toolErrors ? [] : [settings.toolErrors],
+      settings.permanent === own.permanent ? [] : [settings.permanent],
+      settings.dedupe === own.dedupe ? [] : [settings.dedupe],
+      settings.repetition === own.repetition ? [] : ["repetition", settings.repetition]
     ]
     return ["demo", name, ...words.flat(), randomUUID().slice(0, 8)].join("-")
   })
@@ -88,23 +122,23 @@ export const newRunId = (name: Catalogue.Name, settings: Catalogue.Settings): Ef
 export const fromRunId = (
   runId: string
 ): { readonly name: Catalogue.Name; readonly settings: Catalogue.Settings } | undefined => {
-  const [, name = "", toolErrors, permanent, dedupe] = idOf.exec(runId) ?? []
+  const [, name = "", toolErrors, permanent, dedupe, repetition] = idOf.exec(runId) ?? []
   if (!Catalogue.isName(name)) return undefined
-  const settings: Catalogue.Settings = {
-    toolErrors:
-      toolErrors === "generic" || toolErrors === "fatal" ? toolErrors : Catalogue.defaults.toolErrors,
-    permanent: permanent === "continue" ? permanent : Catalogue.defaults.permanent,
-    dedupe: dedupe === "read-only" || dedupe === "all" ? dedupe : Catalogue.defaults.dedupe
-  }
+  const settings = Catalogue.settingsOf(name, {
+    ...(toolErrors === "generic" || toolErrors === "fatal" ? { toolErrors } : undefined),
+    ...(permanent === "continue" ? { permanent } : undefined),
+    ...(dedupe === "read-only" || dedupe === "all" ? { dedupe } : undefined),
+    ...(repetition === "on" || repetition === "off" ? { repetition } : undefined)
+  })
   return { name, settings }
 }
 
-/** The world of a stored run as its journal left it, as the tools' handlers. */
-const restored = (runId: string) =>
+/** The tools' handlers in the world of a stored run, as its journal left it. */
+const restored = <R>(runId: string, handlers: (events: ReadonlyArray<RunEvent>) => Layer.Layer<R>) =>
   Layer.unwrap(
     Effect.gen(function* () {
       const store = yield* RunStore
-      return Fixture.layer(Fixture.restore(yield* store.read(runId)))
+      return handlers(yield* store.read(runId))
     })
   )
 
@@ -114,12 +148,17 @@ const restored = (runId: string) =>
  */
 export const agentFor = (
   runId: string
-): Agent.Agent<string, RunNotFound | RunStoreError, RunStore> | undefined => {
+): Agent.Agent<unknown, RunNotFound | RunStoreError, RunStore> | undefined => {
   const known = fromRunId(runId)
-  return known === undefined
-    ? undefined
+  if (known === undefined) return undefined
+  const model = Agent.provide(Provider.inProcess(script[known.name]))
+  return known.name === "investigate"
+    ? investigator(known.settings).pipe(
+        Agent.provide(restored(runId, (events) => Investigation.layer(Investigation.restore(events)))),
+        model
+      )
     : analyst(known.settings).pipe(
-        Agent.provide(restored(runId)),
-        Agent.provide(Scripted.layer(script[known.name]))
+        Agent.provide(restored(runId, (events) => Fixture.layer(Fixture.restore(events)))),
+        model
       )
 }

@@ -1,8 +1,8 @@
 /**
- * The models of the demo: what each scenario's model answers, as a pure function of the transcript. `analyst` is the
- * odd one out: it is no recording but a few rules, so that it can be asked any question about any files.
+ * The models of the demo: what each scenario's model answers, as a pure function of the transcript.
  */
 import * as Script from "../provider/Script.ts"
+import * as ExportTree from "./ExportTree.ts"
 
 const list = (id: string) => Script.call("list_files", {}, { id })
 const read = (path: string, id: string) => Script.call("read_file", { path }, { id })
@@ -65,3 +65,31 @@ export const slow = Script.make("slow", [
   Script.call("scan_archive", {}, { id: "c1" }),
   Script.text("No file in the archive mentions a timeout.")
 ])
+
+const fault = "src/pages.js"
+const codePath = `src/export.js (exportOrders) → ${fault} (pagesOf): from + size <= rows`
+const explanation = "the last page is left out if it is not full"
+
+const noteOf = (reproduced: string | undefined): string =>
+  reproduced === undefined
+    ? "Looked at the sources. The test has not come to its end, so nothing is reproduced yet."
+    : `Reproduced: ${reproduced}. Suspect: ${codePath}, so that ${explanation}. Open: look at ${fault} once more, and submit.`
+
+/**
+ * Reads everything there is, starts the test, waits for it and saves a note; with room for more it looks at the faulty
+ * file once more, and submits. The useful file comes last.
+ */
+export const investigate = Script.make("investigate", (turn, { toolResults }) => {
+  const call = (name: string, args: object) => Script.call(name, args, { id: `c${turn}` })
+  const path = [...ExportTree.files.keys()][turn]
+  if (path !== undefined) return call("read_source", { path })
+  const [reproduced] = toolResults.flatMap(
+    (content) => /\d+ of \d+ tests failed: .+/.exec(content)?.[0] ?? []
+  )
+  const step = turn - ExportTree.files.size
+  if (step === 0) return call("start_test", { path: ExportTree.test })
+  if (step === 1) return call("observe_test", { id: "test-1" })
+  if (step === 2) return call("save_handoff", { text: noteOf(reproduced) })
+  if (step === 3 || reproduced === undefined) return call("read_source", { path: fault })
+  return call("submit_result", { reproduced, codePath, explanation })
+})

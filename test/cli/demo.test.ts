@@ -43,7 +43,8 @@ describe("checkrein demo", () => {
         { promptTokens: 342, completionTokens: 18, costUsd: 0.0009 }
       ],
       answer: "errors.log mentions a timeout: worker 7 timed out after 30000 ms.",
-      deleted: []
+      deleted: [],
+      handoff: null
     })
   })
 
@@ -100,12 +101,72 @@ describe("checkrein demo", () => {
     expect(late.ms).toBeGreaterThan(85)
   })
 
+  it("takes the flags that limit a run", async () => {
+    expect(await json("runaway", "--max-calls", "3")).toMatchObject({
+      toolRuns: 3,
+      status: "budget_exceeded",
+      handoff: { exhausted: { resource: "tool_calls", limit: 3 } }
+    })
+    expect(await json("runaway", "--max-tokens", "600")).toMatchObject({ turns: 3, reason: "max_budget" })
+    expect(await json("slow", "--max-time", "50ms")).toMatchObject({
+      status: "budget_exceeded",
+      handoff: { exhausted: { resource: "time" } }
+    })
+    expect(await json("runaway", "--max-turns", "4", "--reserve-turns", "1")).toMatchObject({
+      status: "max_turns_exceeded",
+      turns: 4,
+      toolRuns: 2,
+      handoff: { exhausted: { resource: "turns" } }
+    })
+  })
+
+  it("holds money to its limit, or lets the last turn pass it", async () => {
+    const args = ["runaway", "--max-turns", "none", "--max-usd", "0.01", "--money"]
+    expect(await json(...args, "over-by-one-turn")).toMatchObject({ costUsd: 0.01078 })
+    const held = await json(...args, "hold")
+    expect(held).toMatchObject({ status: "budget_exceeded" })
+    expect(held.costUsd).toBeLessThanOrEqual(0.01)
+    const overHttp = await json(...args, "hold", "--provider", "http")
+    expect(overHttp).toMatchObject({ turns: held.turns, costUsd: held.costUsd })
+  })
+
+  it("stops a model that repeats itself where it is told to", async () => {
+    expect(await json("runaway", "--repetition", "on")).toMatchObject({ turns: 5, reason: "stalled" })
+    expect(await json("runaway", "--repetition", "off", "--max-turns", "8")).toMatchObject({
+      promptTokens: 3431
+    })
+  })
+
+  it("hands over what was found where a limit stops a run, as data and on the screen", async () => {
+    const ended = await demo("investigate")
+    expect(ended.code).toBe(3)
+    expect(ended.stdout).toContain("used 12 tool calls of a limit of 12 tool calls")
+    expect(ended.stdout).toMatch(/Files read:\n {2}- `README\.md`/)
+    expect(ended.stdout).toContain("1 of 7 orders are missing: 1007")
+    const [, ...command] = /runs resume .*/.exec(ended.stdout)?.[0]?.split(" ") ?? []
+    const resumed = await cli("runs", ...command, "--json")
+    expect(resumed.code).toBe(0)
+    expect(parsed(resumed)).toMatchObject({
+      status: "completed",
+      reason: "submitted",
+      turns: 14,
+      toolCalls: 13
+    })
+  })
+
   it("refuses what makes no sense, with exit code 2", async () => {
     for (const args of [
       ["plan", "--approve", "all", "--reject"],
       ["nothing"],
       ["plan", "--max-turns", "few"],
       ["plan", "--stop-after", "soon"],
+      ["plan", "--max-calls", "some"],
+      ["plan", "--max-tool-calls", "3"],
+      ["plan", "--reserve-usd", "lots"],
+      ["plan", "--reserve-calls", "3"],
+      ["investigate", "--max-calls", "1"],
+      ["plan", "--money", "mine"],
+      ["plan", "--repetition", "often"],
       ["plan", "--kill-after", "0"]
     ]) {
       const { code, stderr } = await demo(...args)

@@ -69,7 +69,8 @@ for (const { provider, test } of providers) {
             { promptTokens: 342, completionTokens: 18, costUsd: 0.0009 }
           ],
           answer: "errors.log mentions a timeout: worker 7 timed out after 30000 ms.",
-          deleted: []
+          deleted: [],
+          handoff: null
         })
       }))
 

@@ -13,11 +13,9 @@ import { inMemory, onTestClock, run } from "./support.ts"
 const settings: ReadonlyArray<Catalogue.Settings> = (["informative", "generic", "fatal"] as const).flatMap(
   (toolErrors) =>
     (["stop", "continue"] as const).flatMap((permanent) =>
-      (["off", "read-only", "all"] as const).map((dedupe) => ({
-        toolErrors,
-        permanent,
-        dedupe
-      }))
+      (["off", "read-only", "all"] as const).flatMap((dedupe) =>
+        (["on", "off"] as const).map((repetition) => ({ toolErrors, permanent, dedupe, repetition }))
+      )
     )
 )
 
