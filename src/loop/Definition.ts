@@ -13,6 +13,7 @@ import * as Tokens from "../provider/Tokens.ts"
 import * as Limits from "../run/Limits.ts"
 import { callsOf, textOf } from "../run/Message.ts"
 import type { RunState } from "../run/RunState.ts"
+import { BudgetPool } from "../store/BudgetPool.ts"
 import type { RunNotFound } from "../store/RunStore.ts"
 import * as Contract from "./Contract.ts"
 import type { Job } from "./Job.ts"
@@ -133,6 +134,7 @@ export const prepare = Effect.fnUntraced(function* (definition: Definition, stre
     probe,
     model,
     maxOutputTokens,
+    pool: Option.getOrUndefined(yield* Effect.serviceOption(BudgetPool)),
     priceOf,
     chatSpan: Spans.chat({ provider, model, temperature, topP, maxOutputTokens }, before),
     count: (prompt, tools, reply) => {

@@ -7,6 +7,7 @@ import type * as Tool from "effect/ai/Tool"
 import type * as Effect from "effect/Effect"
 import type { Price, Usage } from "../run/Money.ts"
 import type { Rules } from "../run/NextStep.ts"
+import type { BudgetPool } from "../store/BudgetPool.ts"
 import type { Contract } from "./Contract.ts"
 import type { Policy } from "./Policy.ts"
 import type { Probe } from "./Probe.ts"
@@ -30,6 +31,8 @@ export interface Job {
   readonly maxOutputTokens: number | undefined
   /** Describes effect's own span of a model call. */
   readonly chatSpan: SpanTransformer
+  /** The budget that the run shares with others. */
+  readonly pool: BudgetPool["Service"] | undefined
   readonly priceOf: (model: string | undefined) => Price | undefined
   /** Counts a turn whose usage the provider left out. */
   readonly count: (

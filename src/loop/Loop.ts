@@ -6,7 +6,8 @@ import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Result from "effect/Result"
-import { type Ending, nextStep, type Refusal, type Step } from "../run/NextStep.ts"
+import type { Exhausted } from "../run/Limits.ts"
+import { type Ending, nextStep, outOf, type Refusal, type Step } from "../run/NextStep.ts"
 import type { Body, Of } from "../run/RunEvent.ts"
 import { questionOf } from "../run/RunExit.ts"
 import type { PendingCall } from "../run/RunState.ts"
@@ -24,6 +25,7 @@ import * as Operations from "./Operations.ts"
 import * as Patience from "./Patience.ts"
 import * as Plan from "./Plan.ts"
 import * as Policy from "./Policy.ts"
+import * as PoolClaims from "./PoolClaims.ts"
 import * as ToolCall from "./ToolCall.ts"
 import * as Words from "./Words.ts"
 
@@ -42,6 +44,11 @@ export const stopped = (
   ...RunState.totals(journal.state())
 })
 
+const shortOf = ({ pool, resource }: Exhausted) => ({
+  short: resource,
+  ...(pool === undefined ? undefined : { pool })
+})
+
 const refuse = (call: PendingCall, refusal: Refusal): Body => ({
   type: "tool_result",
   callId: call.callId,
@@ -50,7 +57,7 @@ const refuse = (call: PendingCall, refusal: Refusal): Body => ({
   ok: false,
   ms: 0,
   disposition: refusal._tag === "Rejected" ? "rejected" : "refused",
-  ...(refusal._tag === "NoBudget" ? { short: refusal.exhausted.resource } : undefined)
+  ...(refusal._tag === "NoBudget" ? shortOf(refusal.exhausted) : undefined)
 })
 
 const lookUp = (job: Job, journal: Journal, call: PendingCall): Effect.Effect<Outcome> => {
@@ -124,9 +131,26 @@ const executeAll = Effect.fnUntraced(function* (
   desk: Desk.Desk,
   calls: ReadonlyArray<PendingCall>
 ) {
+  // Asked before anything is staged: what is staged waits for nobody.
+  const refused = new Map<string, Exhausted>()
+  if (job.pool !== undefined) {
+    for (const call of calls) {
+      if (RunState.continues(call) || ToolCall.withoutExecution(job, journal.state(), desk, call)) continue
+      const short = yield* PoolClaims.call(job, journal.runId, call, call.attempts + 1)
+      if (short === undefined) continue
+      const { refusedInTurn } = journal.state()
+      if (refusedInTurn !== undefined && refusedInTurn < call.turn) return outOf(short)
+      refused.set(call.callId, short)
+    }
+  }
   const running: Array<ToolCall.Claimed> = []
   let children = calls.filter((call) => call.agent === true).length
   for (const call of calls) {
+    const exhausted = refused.get(call.callId)
+    if (exhausted !== undefined) {
+      journal.stage(refuse(call, { _tag: "NoBudget", exhausted }))
+      continue
+    }
     const known = ToolCall.withoutExecution(job, journal.state(), desk, call)
     if (known !== undefined) {
       journal.stage(known)

@@ -15,11 +15,13 @@ import { callsOf, type Message, textOf } from "../run/Message.ts"
 import * as Money from "../run/Money.ts"
 import { type Ending, outOf } from "../run/NextStep.ts"
 import * as RunState from "../run/RunState.ts"
+import type { Spent } from "../store/BudgetPool.ts"
 import type { Job } from "./Job.ts"
 import type { Journal } from "./Journal.ts"
 import * as Patience from "./Patience.ts"
 import * as Plan from "./Plan.ts"
 import * as Policy from "./Policy.ts"
+import * as PoolClaims from "./PoolClaims.ts"
 import type { AnyToolkit } from "./ToolRunner.ts"
 import { type Mirror, mirror, type Reply, readReply, toPrompt, usageOf } from "./Transcript.ts"
 import * as TurnClaim from "./TurnClaim.ts"
@@ -204,6 +206,135 @@ const take = Effect.fnUntraced(function* (
     answers: ends && note === undefined,
     ...(note === undefined ? undefined : { note })
   })
+  return { costUsd, usage }
+})
+
+/** What became of an attempt: how the run ends with it, or whether there is another, and what it has used. */
+interface Came {
+  readonly ending?: Ending | undefined
+  readonly againInMs?: number
+  /** `undefined` for an attempt that never came back. */
+  readonly spent: Omit<Spent, "key"> | undefined
+}
+
+/** Sends a claimed attempt, and writes down what came of it. */
+const send = Effect.fnUntraced(function* (
+  job: Job,
+  journal: Journal,
+  conversation: Conversation,
+  { attempt, turn }: PoolClaims.Attempt,
+  purpose: Limits.Purpose
+) {
+  const prompt = conversation.mirror.of(journal.state().messages)
+  const startedMs = journal.nowMs()
+  const options: Options = {
+    prompt,
+    toolkit: conversation.toolkit,
+    disableToolCallResolution: true,
+    toolCallValidation: "deferred",
+    toolChoice: toolChoiceFor(job, purpose)
+  }
+  let heard = true
+  const unprobed = job.streaming
+    ? streamed(options, (delta) => {
+        if (!heard) return
+        journal.publish({
+          type: "text_delta",
+          runId: journal.runId,
+          turn,
+          attempt,
+          delta
+        })
+      })
+    : whole(options)
+  const request = job.probe.model(journal.runId, unprobed)
+  const timeLeft = () => Limits.timeLeftMs(journal.state().limits, journal.elapsedMs(), purpose)
+  const exit = yield* Patience.run(request, {
+    name: `model call ${turn} of run ${journal.runId}`,
+    limitMs: timeLeft(),
+    graceMs: () => Policy.graceMs(job.policy, journal.state().limits),
+    onEnd: (ended) => {
+      heard = !ended.mayRun
+      return ended.exit
+    }
+  })
+  if (exit === undefined) {
+    // The deadline. The claim stays open and is counted as lost; a timer that was early must not look like time left.
+    while (timeLeft() > 0) yield* Effect.sleep(Math.ceil(timeLeft()))
+    const lost: Came = { spent: undefined }
+    return lost
+  }
+  const ms = Math.round(journal.nowMs() - startedMs)
+  const { error, parts } = yield* exit
+  if (error === undefined || parts.some(isContent)) {
+    const { costUsd, usage } = yield* take(job, journal, conversation, { parts, error }, prompt, ms)
+    const came: Came = { spent: { usd: costUsd, tokens: usage.promptTokens + usage.completionTokens } }
+    return came
+  }
+
+  const usage = usageOfError(error)
+  const failed = {
+    type: "turn_failed",
+    turn,
+    attempt,
+    reason: error.reason._tag,
+    detail: error.message,
+    costUsd: usage === undefined ? 0 : costOf(job, job.model, usage).costUsd,
+    ...(usage === undefined ? undefined : { usage })
+  } as const
+  const tokens = usage === undefined ? 0 : usage.promptTokens + usage.completionTokens
+  const spent = { usd: failed.costUsd, tokens, turns: 0 } as const
+  const asked = error.retryAfter === undefined ? undefined : Duration.toMillis(error.retryAfter)
+  const retryInMs = asked ?? (yield* backoffMs(attempt))
+  if (
+    !error.isRetryable ||
+    attempt > job.policy.modelRetries ||
+    retryInMs >= timeLeft() ||
+    retryInMs > longestWaitMs
+  ) {
+    journal.stage(failed)
+    const came: Came = { ending: endingOf(error, journal.state()), spent }
+    return came
+  }
+  yield* journal.commit({ ...failed, retryInMs })
+  const came: Came = { againInMs: retryInMs, spent }
+  return came
+})
+
+/**
+ * Makes one attempt: claims it from the shared budget, where there is one, and in the store, and sends it. What the shared
+ * budget refuses begins the handoff, if it keeps anything for that, or ends the run.
+ */
+const tryOnce = Effect.fnUntraced(function* (
+  job: Job,
+  journal: Journal,
+  conversation: Conversation,
+  attempt: PoolClaims.Attempt,
+  note: string | undefined,
+  purpose: Limits.Purpose
+) {
+  const short = yield* PoolClaims.turn(job, journal.state(), attempt, purpose)
+  if (short !== undefined) {
+    const nothing = { usd: 0, tokens: 0, turns: 0 } as const
+    const handsOff = purpose === "investigate" && (yield* PoolClaims.keeps(job, short))
+    if (handsOff) yield* journal.commit({ type: "handoff", exhausted: short })
+    const refused: Came = { ending: handsOff ? undefined : outOf(short), spent: nothing }
+    return refused
+  }
+  yield* journal.commit({
+    type: "turn_started",
+    turn: attempt.turn,
+    attempt: attempt.attempt,
+    purpose,
+    estimate: attempt.estimate,
+    ...(note === undefined ? undefined : { note })
+  })
+  const lost = PoolClaims.settleLost(job, attempt)
+  const came = yield* Effect.onInterrupt(send(job, journal, conversation, attempt, purpose), () =>
+    Effect.ignore(lost, { log: "Warn" })
+  )
+  yield* came.spent === undefined ? lost : PoolClaims.settle(job, attempt, came.spent)
+  return came
 })
 
 /**
@@ -218,7 +349,6 @@ export const ask = Effect.fnUntraced(function* (
 ) {
   for (let attempt = 1; ; attempt++) {
     const before = journal.state()
-    const turn = before.turns + 1
     const announce = purpose === "handoff" && before.handoffTold !== true
     const note =
       announce && before.exhausted !== undefined
@@ -238,82 +368,11 @@ export const ask = Effect.fnUntraced(function* (
       yield* journal.commit({ type: "handoff", exhausted })
       return undefined
     }
-    yield* journal.commit({
-      type: "turn_started",
-      turn,
-      attempt,
-      purpose,
-      estimate: claim.success,
-      ...(note === undefined ? undefined : { note })
-    })
-    const state = journal.state()
-    const prompt = conversation.mirror.of(state.messages)
-    const startedMs = journal.nowMs()
-    const options: Options = {
-      prompt,
-      toolkit: conversation.toolkit,
-      disableToolCallResolution: true,
-      toolCallValidation: "deferred",
-      toolChoice: toolChoiceFor(job, purpose)
-    }
-    let heard = true
-    const unprobed = job.streaming
-      ? streamed(options, (delta) => {
-          if (!heard) return
-          journal.publish({
-            type: "text_delta",
-            runId: journal.runId,
-            turn,
-            attempt,
-            delta
-          })
-        })
-      : whole(options)
-    const request = job.probe.model(journal.runId, unprobed)
-    const timeLeft = () => Limits.timeLeftMs(journal.state().limits, journal.elapsedMs(), purpose)
-    const exit = yield* Patience.run(request, {
-      name: `model call ${turn} of run ${journal.runId}`,
-      limitMs: timeLeft(),
-      graceMs: () => Policy.graceMs(job.policy, journal.state().limits),
-      onEnd: (ended) => {
-        heard = !ended.mayRun
-        return ended.exit
-      }
-    })
-    if (exit === undefined) {
-      // The deadline. The claim stays open and is counted as lost; a timer that was early must not look like time left.
-      while (timeLeft() > 0) yield* Effect.sleep(Math.ceil(timeLeft()))
-      return undefined
-    }
-    const ms = Math.round(journal.nowMs() - startedMs)
-    const { error, parts } = yield* exit
-    if (error === undefined || parts.some(isContent)) {
-      yield* take(job, journal, conversation, { parts, error }, prompt, ms)
-      return undefined
-    }
-
-    const usage = usageOfError(error)
-    const failed = {
-      type: "turn_failed",
-      turn,
-      attempt,
-      reason: error.reason._tag,
-      detail: error.message,
-      costUsd: usage === undefined ? 0 : costOf(job, job.model, usage).costUsd,
-      ...(usage === undefined ? undefined : { usage })
-    } as const
-    const asked = error.retryAfter === undefined ? undefined : Duration.toMillis(error.retryAfter)
-    const retryInMs = asked ?? (yield* backoffMs(attempt))
-    if (
-      !error.isRetryable ||
-      attempt > job.policy.modelRetries ||
-      retryInMs >= timeLeft() ||
-      retryInMs > longestWaitMs
-    ) {
-      journal.stage(failed)
-      return endingOf(error, journal.state())
-    }
-    yield* journal.commit({ ...failed, retryInMs })
-    yield* Effect.sleep(retryInMs)
+    const { runId } = journal
+    const one = { runId, turn: before.turns + 1, attempt, estimate: claim.success }
+    const tried = tryOnce(job, journal, conversation, one, note, purpose)
+    const came = yield* Effect.scoped(tried)
+    if (came.againInMs === undefined) return came.ending
+    yield* Effect.sleep(came.againInMs)
   }
 })

@@ -17,6 +17,7 @@ import * as Inbox from "./Inbox.ts"
 import type { Job } from "./Job.ts"
 import * as Journal from "./Journal.ts"
 import * as Loop from "./Loop.ts"
+import * as PoolClaims from "./PoolClaims.ts"
 import * as Words from "./Words.ts"
 
 /** A run to begin: what is known before its first event. */
@@ -150,6 +151,8 @@ export const resume = Effect.fnUntraced(function* (
     })
   }
   const { answer, messages } = said(state, question, message)
+  // Its driver has died in the middle of a model call, and could not tell the shared budget.
+  if (state.claim !== undefined) yield* PoolClaims.settleLost(job, { runId, ...state.claim })
   const journal = yield* Journal.make(runId, state, yield* listenersOf(job.agent, watcher))
   journal.stage({
     type: "run_resumed",

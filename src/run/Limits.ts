@@ -247,11 +247,12 @@ export interface Used {
   readonly timeMs: number
 }
 
-/** A resource that has run out: how much of it was used, and the limit. */
+/** A resource that has run out: how much of it was used, and the limit. `pool` names the shared budget whose limit it is. */
 export const Exhausted = Schema.Struct({
   resource: Resource,
   used: Schema.Finite,
-  limit: Schema.Finite
+  limit: Schema.Finite,
+  pool: Schema.optionalKey(Schema.String)
 })
 export type Exhausted = typeof Exhausted.Type
 
@@ -331,10 +332,11 @@ export const keeps = ({ reserve }: Limits, resource: Resource): boolean => {
   return name !== undefined && (reserve?.[name] ?? 0) > 0
 }
 
-/** The same limit with what has been used of it by now; `undefined` stays what it is. */
+/** The same limit with what has been used of it by now, unless it is that of a pool; `undefined` stays what it is. */
 export const refresh = (exhausted: Exhausted | undefined, used: Used): Exhausted | undefined => {
   const name = rows.find(([resource]) => resource === exhausted?.resource)?.[1]
-  return exhausted === undefined || name === undefined ? undefined : { ...exhausted, used: used[name] }
+  if (exhausted === undefined || name === undefined) return undefined
+  return exhausted.pool === undefined ? { ...exhausted, used: used[name] } : exhausted
 }
 
 /** A claim that was refused, and the resource that was short. */

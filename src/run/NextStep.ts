@@ -72,9 +72,10 @@ const unit: Record<Limits.Resource, (amount: number) => string> = {
 
 /** How a run ends that has run out of something. */
 export const outOf = (exhausted: Limits.Exhausted): Ending => {
-  const { limit, resource, used } = exhausted
+  const { limit, pool, resource, used } = exhausted
   const amount = unit[resource]
-  const detail = `used ${amount(used)} of a limit of ${amount(limit)}`
+  const whose = pool === undefined ? "" : `the budget pool ${pool} has `
+  const detail = `${whose}used ${amount(used)} of a limit of ${amount(limit)}`
   return resource === "turns"
     ? { status: "max_turns_exceeded", reason: "max_turns", detail, exhausted }
     : { status: "budget_exceeded", reason: "max_budget", detail, exhausted }

@@ -221,6 +221,7 @@ const ToolResult = event("tool_result", {
   wrongArguments: Schema.optionalKey(Schema.Literal(true)),
   mayRepeat: Schema.optionalKey(Schema.Literal(true)),
   short: Schema.optionalKey(Resource),
+  pool: Schema.optionalKey(Schema.String),
   detail: Schema.optionalKey(Schema.String),
   evidence: Schema.optionalKey(Schema.Array(Evidence)),
   childCostUsd: Schema.optionalKey(Schema.Finite),

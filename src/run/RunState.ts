@@ -117,7 +117,9 @@ const Fields = Schema.Struct({
   limits: Limits,
   phase: Purpose,
   handoffTold: Schema.optionalKey(Schema.Literal(true)),
-  claim: Schema.optionalKey(Schema.Struct({ turn: Schema.Natural, estimate: Estimate })),
+  claim: Schema.optionalKey(
+    Schema.Struct({ turn: Schema.Natural, attempt: Schema.Natural, estimate: Estimate })
+  ),
   lastUsage: Money.Usage,
   pending: Schema.Array(PendingCall),
   held: Schema.Array(Message),
@@ -388,7 +390,8 @@ export const apply = (draft: Draft, event: RunEvent): void => {
       return
     }
     case "turn_started": {
-      draft.claim = { turn: event.turn, estimate: event.estimate }
+      const { attempt, estimate, turn } = event
+      draft.claim = { turn, attempt, estimate }
       if (event.purpose === "handoff") draft.handoffTold = true
       if (event.note !== undefined) draft.messages.push({ role: "user", content: event.note })
       return

@@ -128,6 +128,8 @@ export interface Status {
 export class BudgetPool extends Context.Service<
   BudgetPool,
   {
+    /** The name of the pool. */
+    readonly pool: string
     /**
      * Claims one tool call, for good. Fails with `ClaimRefused` when none is left for this purpose. The same key again
      * succeeds and counts nothing, even when none is left by now.

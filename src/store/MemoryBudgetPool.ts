@@ -77,6 +77,7 @@ export const make = (pool: string, limits: PoolLimits): Effect.Effect<BudgetPool
       })
 
     return BudgetPool.of({
+      pool,
       claimCall: (claim) => Effect.suspend(() => Effect.fromResult(claimCall(claim))),
       hold: (hold) =>
         Effect.acquireRelease(

@@ -174,6 +174,7 @@ export const make = (
       )
 
     return BudgetPool.of({
+      pool,
       claimCall: (claim) =>
         Effect.gen(function* () {
           const one = yield* Effect.fromResult(Rules.callOf(claim))

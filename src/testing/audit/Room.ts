@@ -148,7 +148,8 @@ function* started(
 
 /** A call is refused for want of what is used up, or because the run hands over. */
 function* refused(before: Ledger, call: Call, event: Of<"tool_result">): Generator<Problem> {
-  const { detail, elapsedMs, short, wrongArguments } = event
+  const { detail, elapsedMs, pool, short, wrongArguments } = event
+  if (pool !== undefined) return
   const name = nameOf(call)
   const purpose = call.planned.purpose ?? "investigate"
   if (short === "tool_calls" || short === "time") {
@@ -163,9 +164,11 @@ function* refused(before: Ledger, call: Call, event: Of<"tool_result">): Generat
 /** What is said of a limit that is used up: only time may have gone on since it was looked at. */
 function* exhausted(
   before: Ledger,
-  { limit, resource, used }: Limits.Exhausted,
+  { limit, pool, resource, used }: Limits.Exhausted,
   elapsedMs: number
 ): Generator<Problem> {
+  // What others have used of a shared budget is not in this journal.
+  if (pool !== undefined) return
   const show = shown[resource]
   const { limits, phase } = before
   const name = names[resource]

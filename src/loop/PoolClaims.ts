@@ -1,0 +1,104 @@
+/**
+ * What a run claims from the budget that it shares with others, where there is one, beside what its own limits allow.
+ */
+import * as Effect from "effect/Effect"
+import * as Result from "effect/Result"
+import type * as Scope from "effect/Scope"
+import * as Limits from "../run/Limits.ts"
+import type { Estimate } from "../run/RunEvent.ts"
+import type { PendingCall, RunState } from "../run/RunState.ts"
+import type { BudgetPoolError, Spent } from "../store/BudgetPool.ts"
+import { RunStoreError } from "../store/RunStore.ts"
+import type { Job } from "./Job.ts"
+
+/** One attempt at a model call. */
+export interface Attempt {
+  readonly runId: string
+  readonly turn: number
+  readonly attempt: number
+  readonly estimate: Estimate
+}
+
+type Refusable<R = never> = Effect.Effect<Limits.Exhausted | undefined, RunStoreError, R>
+
+const keyOf = ({ attempt, runId, turn }: Attempt): string => `${runId} turn ${turn}.${attempt}`
+
+const tokensOf = ({ usage }: Pick<Estimate, "usage">): number => usage.promptTokens + usage.completionTokens
+
+/** A pool that cannot be reached stops a run as its store does: nothing is granted, and nothing is lost. */
+const stopped =
+  (runId: string) =>
+  ({ cause, kind, message }: BudgetPoolError): RunStoreError =>
+    new RunStoreError({ runId, kind, problem: message, ...(cause === undefined ? undefined : { cause }) })
+
+const refusable = <R>(
+  job: Job,
+  runId: string,
+  claim: Effect.Effect<void, Limits.ClaimRefused | Limits.InvalidClaim | BudgetPoolError, R>
+): Refusable<R> =>
+  claim.pipe(
+    Effect.as(undefined),
+    Effect.catchTags({
+      ClaimRefused: ({ exhausted }) => Effect.succeed({ ...exhausted, pool: job.pool?.pool ?? "" }),
+      InvalidClaim: Effect.die,
+      BudgetPoolError: (error) => Effect.fail(stopped(runId)(error))
+    })
+  )
+
+/** Claims a tool call. Yields what was short, or `undefined` if it may run. */
+export const call = (
+  job: Job,
+  runId: string,
+  { callId, purpose }: PendingCall,
+  attempt: number
+): Refusable => {
+  const { pool } = job
+  return pool === undefined
+    ? Effect.undefined
+    : refusable(job, runId, pool.claimCall({ key: `${runId} call ${callId}.${attempt}`, purpose }))
+}
+
+/** Holds an attempt until it is settled, or the scope closes. Yields what was short, or `undefined` if it may be sent. */
+export const turn = (
+  job: Job,
+  { limits }: RunState,
+  attempt: Attempt,
+  purpose: Limits.Purpose
+): Refusable<Scope.Scope> => {
+  const { pool } = job
+  if (pool === undefined) return Effect.undefined
+  const worst =
+    limits.money === "hold"
+      ? { usd: attempt.estimate.costUsd, tokens: tokensOf(attempt.estimate) }
+      : { usd: 0, tokens: 0 }
+  return refusable(job, attempt.runId, pool.hold({ key: keyOf(attempt), purpose, ...worst }))
+}
+
+/** Settles an attempt by what it has used. */
+export const settle = (
+  job: Job,
+  attempt: Attempt,
+  spent: Omit<Spent, "key">
+): Effect.Effect<void, RunStoreError> => {
+  const { pool } = job
+  if (pool === undefined) return Effect.void
+  return pool.settle({ key: keyOf(attempt), ...spent }).pipe(
+    Effect.catchTags({
+      InvalidClaim: Effect.die,
+      BudgetPoolError: (error) => Effect.fail(stopped(attempt.runId)(error))
+    })
+  )
+}
+
+/** Settles an attempt of which nothing ever came back, at its estimate. */
+export const settleLost = (job: Job, attempt: Attempt): Effect.Effect<void, RunStoreError> =>
+  settle(job, attempt, { usd: attempt.estimate.costUsd, tokens: tokensOf(attempt.estimate) })
+
+/** Whether a pool keeps a part of a resource for handoffs. */
+export const keeps = (job: Job, { resource }: Limits.Exhausted): Effect.Effect<boolean> =>
+  job.pool === undefined
+    ? Effect.succeed(false)
+    : Effect.map(
+        Effect.result(job.pool.status),
+        (status) => Result.isSuccess(status) && Limits.keeps(status.success.limits, resource)
+      )

@@ -1,0 +1,238 @@
+import { describe, expect } from "@effect/vitest"
+import * as Tool from "effect/ai/Tool"
+import * as Toolkit from "effect/ai/Toolkit"
+import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
+import * as Layer from "effect/Layer"
+import * as Schema from "effect/Schema"
+import * as TestClock from "effect/testing/TestClock"
+import { Agent, type Limits, PriceBook, RequestParams } from "../../src/index.ts"
+import * as Scripted from "../../src/provider/Scripted.ts"
+import * as BudgetPool from "../../src/store/BudgetPool.ts"
+import * as MemoryBudgetPool from "../../src/store/MemoryBudgetPool.ts"
+import { ToolPolicy } from "../../src/tool/index.ts"
+import { check, crashing, expectTag, finish, journal, of, reader, results, settle, usage } from "./support.ts"
+
+const Prices = PriceBook.layer({ bot: { input: 2, output: 12 } })
+/** Ten tokens in and five out. */
+const perTurn = 0.00008
+
+const Note = Tool.make("note", { parameters: Schema.Struct({ q: Schema.String }), success: Schema.String })
+  .annotate(Tool.Readonly, true)
+  .annotate(ToolPolicy.Purpose, "handoff")
+const tools = Toolkit.make(reader("read"), Note)
+
+const agentOf = (lines: ReadonlyArray<Scripted.Line>, ran: Array<string> = []) =>
+  Agent.make("bot", { toolkit: tools, policy: { repetition: "off" }, limits: { turns: 50 } }).pipe(
+    Agent.provide(
+      Layer.mergeAll(
+        tools.toLayer({
+          read: ({ q }) =>
+            Effect.as(
+              Effect.sync(() => ran.push(q)),
+              q
+            ),
+          note: ({ q }) =>
+            Effect.as(
+              Effect.sync(() => ran.push(`note ${q}`)),
+              q
+            )
+        }),
+        Scripted.layer(Scripted.make("bot", lines), { usage }),
+        Prices
+      )
+    )
+  )
+
+const reads = (n: number) =>
+  Array.from({ length: n }, (_, i) => Scripted.call("read", { q: `${i}` }, { id: `c${i}` }))
+
+const withPool =
+  (limits: BudgetPool.PoolLimits) =>
+  <A, E, R>(effect: Effect.Effect<A, E, R>) =>
+    Effect.provide(effect, MemoryBudgetPool.layer("team", limits))
+
+const status = Effect.flatMap(BudgetPool.BudgetPool, (pool) => pool.status)
+
+describe("tool calls", () => {
+  check(
+    "runs of one pool together never run more calls than it has, and each is told in words",
+    function* () {
+      yield* withPool({ toolCalls: 10 })(
+        Effect.gen(function* () {
+          const ran: Array<string> = []
+          const runs = Array.from({ length: 6 }, (_, i) =>
+            finish(Agent.run(agentOf([...reads(4), Scripted.text("done")], ran), "go", { runId: `r${i}` }))
+          )
+          const ends = yield* Effect.all(runs, { concurrency: "unbounded" })
+          expect(ran.length).toBe(10)
+          expect((yield* status).used.toolCalls).toBe(10)
+          const refused = ends
+            .flatMap(({ events }) => of(events, "tool_result"))
+            .filter((event) => event.short)
+          expect(refused.length).toBeGreaterThan(0)
+          for (const event of refused) {
+            expect(event).toMatchObject({ disposition: "refused", short: "tool_calls" })
+            expect(event.content).toContain("Not run")
+          }
+        })
+      )
+    }
+  )
+
+  check("a model that was told and asks again is stopped, with the pool's name and numbers", function* () {
+    yield* withPool({ toolCalls: 2 })(
+      Effect.gen(function* () {
+        const { exit } = yield* finish(Agent.run(agentOf(reads(9)), "go", { runId: "r" }))
+        const stopped = expectTag(exit, "BudgetExceeded")
+        expect(stopped).toMatchObject({ resource: "tool_calls", used: 2, limit: 2 })
+        expect(stopped.message).toContain("the budget pool team")
+        expect(results(exit.run.messages).c2?.content).toContain("Not run")
+      })
+    )
+  })
+
+  check("its reserve is for handoff tools", function* () {
+    yield* withPool({ toolCalls: 3, reserve: { toolCalls: 2 } })(
+      Effect.gen(function* () {
+        const ran: Array<string> = []
+        const lines = [...reads(2), Scripted.call("note", { q: "found" }, { id: "n" }), Scripted.text("done")]
+        const { exit } = yield* finish(Agent.run(agentOf(lines, ran), "go", { runId: "r" }))
+        expectTag(exit, "BudgetExceeded")
+        expect(exit.run.summary).toBe("done")
+        expect(ran).toEqual(["0", "note found"])
+      })
+    )
+  })
+
+  check("a repeated attempt after a crash is the same claim, and a taken-over run goes on", function* () {
+    yield* withPool({ toolCalls: 3 })(
+      Effect.gen(function* () {
+        const agent = agentOf([...reads(2), Scripted.text("done")])
+        const dying = crashing(Effect.exit(Agent.run(agent, "go", { runId: "r" })), {
+          before: (event) => event.type === "tool_start"
+        })
+        yield* dying
+        const { exit } = yield* finish(Agent.resume(agent, "r"))
+        expectTag(exit, "Completed")
+        expect((yield* status).used.toolCalls).toBe(2)
+      })
+    )
+  })
+})
+
+describe("money and tokens", () => {
+  check("what runs spend adds up in the pool, to the nano-dollar", function* () {
+    yield* withPool({ usd: 1, tokens: 1_000_000 })(
+      Effect.gen(function* () {
+        const runs = Array.from({ length: 5 }, (_, i) =>
+          finish(Agent.run(agentOf([...reads(3), Scripted.text("done")]), "go", { runId: `r${i}` }))
+        )
+        const ends = yield* Effect.all(runs, { concurrency: "unbounded" })
+        const spent = ends.reduce((sum, { exit }) => sum + Math.round(exit.run.costUsd * 1e9), 0)
+        expect(spent).toBe(20 * perTurn * 1e9)
+        expect((yield* status).used).toEqual({ turns: 20, usd: spent / 1e9, tokens: 300, toolCalls: 15 })
+        expect((yield* status).held).toMatchObject({ usd: 0, tokens: 0 })
+      })
+    )
+  })
+
+  check("is passed by one turn for each model call at a time, and never in hold mode", function* () {
+    const limits: BudgetPool.PoolLimits = { usd: perTurn * 3.5 }
+    yield* withPool(limits)(
+      Effect.gen(function* () {
+        const { exit } = yield* finish(Agent.run(agentOf(reads(20)), "go", { runId: "r" }))
+        expectTag(exit, "BudgetExceeded")
+        expect(exit.run.costUsd).toBe(perTurn * 4)
+      })
+    )
+    const hold: Limits.LimitsInput = { money: "hold", usd: 1 }
+    yield* withPool({ usd: 0.01 })(
+      Effect.gen(function* () {
+        const agent = Agent.make("bot", { toolkit: tools, policy: { repetition: "off" }, limits: hold }).pipe(
+          Agent.provide(
+            Layer.mergeAll(
+              tools.toLayer({ read: ({ q }) => Effect.succeed(q), note: ({ q }) => Effect.succeed(q) }),
+              Scripted.layer(Scripted.make("bot", reads(40))),
+              Prices,
+              Layer.succeed(RequestParams.RequestParams, { maxOutputTokens: 40 })
+            )
+          )
+        )
+        const runs = Array.from({ length: 6 }, (_, i) => finish(Agent.run(agent, "go", { runId: `h${i}` })))
+        const ends = yield* Effect.all(runs, { concurrency: "unbounded" })
+        const total = ends.reduce((sum, { exit }) => sum + exit.run.costUsd, 0)
+        expect(total).toBeLessThanOrEqual(0.01)
+        expect((yield* status).used.usd).toBeCloseTo(total, 9)
+      })
+    )
+  })
+
+  check("a reserve of the pool is for the handoff", function* () {
+    yield* withPool({ usd: perTurn * 5, reserve: { usd: perTurn * 2 } })(
+      Effect.gen(function* () {
+        const { events, exit } = yield* finish(Agent.run(agentOf(reads(20)), "go", { runId: "r" }))
+        expectTag(exit, "BudgetExceeded")
+        expect(of(events, "handoff").length).toBe(1)
+        expect(of(events, "turn").length).toBe(5)
+      })
+    )
+  })
+
+  check("a model call that a Stop cuts off counts at its estimate", function* () {
+    yield* withPool({ usd: 1 })(
+      Effect.gen(function* () {
+        const agent = agentOf([...reads(1), Scripted.text("late", { latency: "1 hour" })])
+        const fiber = yield* Effect.forkChild(Agent.run(agent, "go", { runId: "r" }), {
+          startImmediately: true
+        })
+        yield* settle
+        yield* TestClock.adjust("1 minute")
+        yield* Fiber.interrupt(fiber)
+        const events = yield* journal("r")
+        expect((yield* status).used.usd).toBe(of(events, "run_stopped")[0]?.costUsd)
+        expect((yield* status).used.turns).toBe(2)
+      })
+    )
+  })
+
+  check("a model call that died with its process is settled when the run is taken up", function* () {
+    yield* withPool({ usd: 1 })(
+      Effect.gen(function* () {
+        const agent = agentOf([...reads(1), Scripted.text("done")])
+        yield* crashing(Effect.exit(Agent.run(agent, "go", { runId: "r" })), {
+          after: (event) => event.type === "turn_started" && event.turn === 2
+        })
+        const { exit } = yield* finish(Agent.resume(agent, "r"))
+        expectTag(exit, "Completed")
+        expect((yield* status).used.turns).toBe(exit.run.turns)
+      })
+    )
+  })
+})
+
+check(
+  "a pool that cannot be reached grants nothing: the run stops as its store would, and goes on later",
+  function* () {
+    const ran: Array<string> = []
+    const agent = agentOf([...reads(1), Scripted.text("done")], ran)
+    const down = new BudgetPool.BudgetPoolError({
+      pool: "team",
+      kind: "unavailable",
+      problem: "no connection"
+    })
+    const broken = Layer.succeed(BudgetPool.BudgetPool, {
+      pool: "team",
+      claimCall: () => Effect.fail(down),
+      hold: () => Effect.void,
+      settle: () => Effect.void,
+      status: Effect.fail(down)
+    })
+    const error = yield* Effect.provide(Effect.flip(Agent.run(agent, "go", { runId: "r" })), broken)
+    expect(error).toMatchObject({ _tag: "RunStoreError", kind: "unavailable", runId: "r" })
+    expect(ran).toEqual([])
+    const { exit } = yield* finish(Agent.resume(agent, "r"))
+    expectTag(exit, "Completed")
+    expect(ran).toEqual(["0"])
+  }
+)
