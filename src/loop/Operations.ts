@@ -5,13 +5,13 @@ import * as Context from "effect/Context"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
-import * as Fiber from "effect/Fiber"
 import * as Schema from "effect/Schema"
 import type { Body, Handling, Of } from "../run/RunEvent.ts"
 import * as RunState from "../run/RunState.ts"
 import * as Operation from "../tool/Operation.ts"
 import type { Job } from "./Job.ts"
 import type { Journal } from "./Journal.ts"
+import * as Patience from "./Patience.ts"
 import * as Plan from "./Plan.ts"
 import * as Words from "./Words.ts"
 
@@ -129,15 +129,14 @@ type Settled = Operation.Ended | Handling
 const isEnded = (seen: Operation.Observed | undefined): seen is Operation.Ended =>
   seen?._tag === "checkrein/OperationEnded"
 
-/** Lets something run for so long, and then leaves it behind, even where it does not let itself be interrupted. */
-const atMost = (duration: Duration.Duration, effect: Effect.Effect<void>): Effect.Effect<void> =>
-  Effect.flatMap(Effect.forkDetach(effect, { startImmediately: true }), (fiber) =>
-    Fiber.join(fiber).pipe(
-      Effect.timeoutOption(duration),
-      Effect.ensuring(Effect.sync(() => fiber.interruptUnsafe())),
-      Effect.asVoid
-    )
-  )
+/** Lets an author's own code run for so long, and not a moment longer; then says what is known by now. */
+const atMost = (
+  duration: Duration.Duration,
+  name: string,
+  work: Effect.Effect<void>,
+  known: () => Settled
+): Effect.Effect<Settled> =>
+  Patience.run(work, { name, limitMs: Duration.toMillis(duration), graceMs: () => 0, onEnd: known })
 
 /** Looks at an operation every second, until it has ended or the time is over, and tells what it sees. */
 const watch = Effect.fnUntraced(function* (
@@ -170,7 +169,8 @@ const wait = (operation: Held, nowMs: () => number, grace: Duration.Duration): E
     const watching = watch(operation, nowMs, grace, (seen) => {
       settled = isEnded(seen) ? seen : "still_running"
     })
-    return Effect.map(atMost(Duration.sum(grace, patience), watching), () => settled)
+    const name = `a look at operation ${operation.operation.id}`
+    return atMost(Duration.sum(grace, patience), name, watching, () => settled)
   })
 
 /** Cancels an operation, and looks what has become of it where it can be looked at: it may have ended by itself. */
@@ -191,7 +191,7 @@ const cancel = (operation: Held, nowMs: () => number): Effect.Effect<Settled> =>
         settled = isEnded(seen) ? seen : "cancel_failed"
       })
     })
-    return Effect.map(atMost(patience, cancelling), () => settled)
+    return atMost(patience, `cancelling operation ${live.id}`, cancelling, () => settled)
   })
 
 /**

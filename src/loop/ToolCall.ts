@@ -27,7 +27,6 @@ import * as Operations from "./Operations.ts"
 import * as Patience from "./Patience.ts"
 import * as Plan from "./Plan.ts"
 import * as Policy from "./Policy.ts"
-import * as PoolClaims from "./PoolClaims.ts"
 import * as Signature from "./Signature.ts"
 import * as ToolOutcome from "./ToolOutcome.ts"
 import type { Output, Ran } from "./ToolRunner.ts"
@@ -257,10 +256,8 @@ export const execute = Effect.fnUntraced(function* (
             yield* journal.commit(triedAgain(call, body, ms))
             yield* Effect.sleep(waitMs)
             // Asked again, for others may have used up what there was; from here to the claim nothing can come between.
-            const next = call.attempts + tries + 1
-            const short = yield* PoolClaims.call(job, journal.runId, call, next)
-            if (short === undefined && mayBegin(journal, call, 0)) {
-              yield* journal.commit(startOf(claimed, {}, next))
+            if (mayBegin(journal, call, 0)) {
+              yield* journal.commit(startOf(claimed, {}, call.attempts + tries + 1))
               continue
             }
           }
@@ -269,12 +266,13 @@ export const execute = Effect.fnUntraced(function* (
         if (outcome._tag === "Success" && outcome.report === undefined) {
           Desk.keep(job, desk, journal.state(), call, outcome.content)
         }
-        // Judged and staged at once: what is judged of an operation holds only until another call says something of it.
         const told = EvidenceNotes.told(desk.evidence.get(callId))
         const bodies = [...before, body.type === "tool_result" ? { ...body, ...told } : body]
         if (ending !== undefined) return { ending, bodies } satisfies Last
         desk.brought.delete(callId)
-        yield* journal.commit(...bodies)
+        // Judged and staged at once: what is judged of an operation holds only until another call says something of it.
+        journal.stage(...bodies)
+        yield* journal.commit()
         return undefined
       }
     })

@@ -93,10 +93,14 @@ const render = (event: LiveEvent, paint: Paint, width: number): string | undefin
       const mark = event.outcome === "still_unknown" ? paint("yellow", "?") : paint("green", "✓")
       return `    ${mark} ${name(event.tool)} ${words(event.outcome)}`
     }
-    case "operation_started":
-      return `    ${paint("cyan", "↻")} ${name(event.tool)}  ${paint("dim", short(event.label))}`
-    case "operation_ended":
-      return `    ${paint("dim", `↻ ${clean(event.operationId)}  ${short(event.outcome)}`)}`
+    case "operation_started": {
+      const started = `${clean(event.operationId)} goes on: ${short(event.label)}`
+      return `    ${paint("cyan", "↻")} ${name(event.tool)}  ${paint("dim", started)}`
+    }
+    case "operation_ended": {
+      const detail = event.detail === "" ? "" : `  ${paint("dim", short(event.detail))}`
+      return `    ${paint("cyan", "↻")} ${clean(event.operationId)} ${event.outcome}${detail}`
+    }
     case "handoff": {
       const { limit, resource, used } = event.exhausted
       return `  ${paint("yellow", "!")} handing over: ${words(resource)} ${amount(used)} of ${amount(limit)} used`
@@ -122,7 +126,12 @@ const stopped = (event: Of<"run_stopped">, paint: Paint, width: number): string 
   const end = paint(colour, `■ ${words(event.status)}: ${words(event.reason)}`)
   const spent = paint("dim", `${event.turns} ${event.turns === 1 ? "turn" : "turns"}  ${usd(event.costUsd)}`)
   const detail = event.status === "completed" ? "" : `  ${shorten(event.detail, width)}`
-  return `${end}  ${spent}${detail}`
+  const alive = event.operations?.length ?? 0
+  const goOn =
+    alive === 0
+      ? ""
+      : `  ${paint("yellow", alive === 1 ? "1 operation goes on" : `${alive} operations go on`)}`
+  return `${end}  ${spent}${detail}${goOn}`
 }
 
 // How a turn ends when nothing is the matter, in the spellings that providers use.

@@ -129,7 +129,7 @@ const fieldsOf = (event: LiveEvent): Fields | undefined => {
         label: event.label
       }
     case "operation_ended":
-      return { operationId: event.operationId, outcome: event.outcome }
+      return { operationId: event.operationId, outcome: event.outcome, by: event.by }
     case "handoff":
       return event.exhausted
     case "run_stopped":
@@ -137,7 +137,8 @@ const fieldsOf = (event: LiveEvent): Fields | undefined => {
         status: event.status,
         reason: event.reason,
         turns: event.turns,
-        costUsd: event.costUsd
+        costUsd: event.costUsd,
+        operations: event.operations
       }
   }
 }
@@ -150,6 +151,7 @@ const bodiesOf = (event: LiveEvent): Fields | undefined => {
     case "turn":
       return { message: event.message, note: event.note }
     case "turn_failed":
+    case "operation_ended":
     case "run_stopped":
       return { detail: event.detail }
     case "tool_result":

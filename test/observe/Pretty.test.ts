@@ -21,8 +21,8 @@ describe("Pretty", () => {
       "    ✓ answered by ada",
       "    ? n1/c3 waits: approval",
       "    ✓ delete_file did not happen",
-      "    ↻ reindex  reindexing",
-      "    ↻ o1  cancelled",
+      "    ↻ reindex  o1 goes on: reindexing",
+      "    ↻ o1 cancelled  stopped by request",
       "  ! handing over: usd 0.05 of 0.05 used",
       "■ interrupted: approval  2 turns  $0.00157  delete_file waits for a decision"
     ])
@@ -54,6 +54,16 @@ describe("Pretty", () => {
       "    ✓ c2 approved with other arguments by ada: keep it"
     )
     assert.isUndefined(pretty({ ...samples.approval_resolved, decision: "not_required" }))
+    assert.strictEqual(
+      pretty({
+        ...samples.run_stopped,
+        operations: [
+          { operationId: "o1", handling: "detached" },
+          { operationId: "o2", handling: "still_running" }
+        ]
+      }),
+      "■ interrupted: approval  2 turns  $0.00157  delete_file waits for a decision  2 operations go on"
+    )
   })
 
   it("indents a child run under its parent", () => {

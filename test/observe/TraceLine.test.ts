@@ -63,7 +63,7 @@ describe("TraceLine", () => {
         '{"runId":"n1","type":"child_suspended","callId":"c3","childRunId":"n1/c3","reason":"approval","childCostUsd":0.001}',
         '{"runId":"n1","type":"outcome_resolved","toolName":"delete_file","callId":"c2","outcome":"did_not_happen","by":"ada"}',
         '{"runId":"n1","type":"operation_started","toolName":"reindex","callId":"c5","operationId":"o1","label":"reindexing"}',
-        '{"runId":"n1","type":"operation_ended","operationId":"o1","outcome":"cancelled"}',
+        '{"runId":"n1","type":"operation_ended","operationId":"o1","outcome":"cancelled","by":"cancel"}',
         '{"runId":"n1","type":"handoff","resource":"usd","used":0.05,"limit":0.05}'
       ]
     )
@@ -72,6 +72,10 @@ describe("TraceLine", () => {
   })
 
   it("says what is out of the ordinary", () => {
+    assert.strictEqual(
+      line({ ...samples.run_stopped, operations: [{ operationId: "o1", handling: "detached" }] }),
+      '{"runId":"n1","type":"run_stopped","status":"interrupted","reason":"approval","turns":2,"costUsd":0.00157,"operations":[{"operationId":"o1","handling":"detached"}]}'
+    )
     assert.strictEqual(
       line({ ...samples.tool_result, ok: false, disposition: "refused", ms: 0 }),
       '{"runId":"n1","type":"tool_result","toolName":"list_files","ms":0,"ok":false,"disposition":"refused"}'
@@ -134,7 +138,7 @@ const secret = "SECRET-4711"
 // What a line is meant to hold: names, ids, reasons, and the arguments of calls where they are part of the line. All
 // other strings, those of fields that are yet to be added to an event included, are words of the run.
 const allowed = new Set(
-  "type runId agent callId tool operationId at after finish reason by label decision outcome status resource disposition".split(
+  "type runId agent callId tool operationId at after finish reason by label decision outcome status resource disposition limits operations".split(
     " "
   )
 )
