@@ -27,6 +27,7 @@ import * as Operations from "./Operations.ts"
 import * as Patience from "./Patience.ts"
 import * as Plan from "./Plan.ts"
 import * as Policy from "./Policy.ts"
+import * as PoolClaims from "./PoolClaims.ts"
 import * as Signature from "./Signature.ts"
 import * as ToolOutcome from "./ToolOutcome.ts"
 import type { Output, Ran } from "./ToolRunner.ts"
@@ -256,8 +257,10 @@ export const execute = Effect.fnUntraced(function* (
             yield* journal.commit(triedAgain(call, body, ms))
             yield* Effect.sleep(waitMs)
             // Asked again, for others may have used up what there was; from here to the claim nothing can come between.
-            if (mayBegin(journal, call, 0)) {
-              yield* journal.commit(startOf(claimed, {}, call.attempts + tries + 1))
+            const next = call.attempts + tries + 1
+            const short = yield* PoolClaims.call(job, journal.runId, call, next)
+            if (short === undefined && mayBegin(journal, call, 0)) {
+              yield* journal.commit(startOf(claimed, {}, next))
               continue
             }
           }
