@@ -1,2 +1,3 @@
 /** What you test and check your own agents and stores with. */
 export * as Audit from "./Audit.ts"
+export * as StoreConformance from "./StoreConformance.ts"

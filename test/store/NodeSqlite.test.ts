@@ -10,8 +10,8 @@ import * as Stream from "effect/Stream"
 import * as SqlClient from "effect/sql/SqlClient"
 import * as NodeSqlite from "../../src/store/NodeSqlite.ts"
 import { RunStore } from "../../src/store/RunStore.ts"
+import { append } from "../../src/testing/conformance/Samples.ts"
 import { folder, inFolder } from "./folders.ts"
-import { append } from "./samples.ts"
 
 const opening = (filename: string) =>
   Effect.flip(Effect.provide(SqlClient.SqlClient.use(Effect.succeed), NodeSqlite.layer({ filename })))

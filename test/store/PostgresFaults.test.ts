@@ -15,9 +15,9 @@ import * as TestClock from "effect/testing/TestClock"
 import * as Postgres from "../../src/store/Postgres.ts"
 import { RunStore } from "../../src/store/RunStore.ts"
 import * as SqlRunStore from "../../src/store/SqlRunStore.ts"
+import { append, event, eventsFrom, summary } from "../../src/testing/conformance/Samples.ts"
 import { describePostgres, url } from "./postgres.ts"
 import * as Proxy from "./proxy.ts"
-import { append, event, eventsFrom, summary } from "./samples.ts"
 
 type Store = RunStore["Service"]
 

@@ -7,8 +7,8 @@ import * as Fiber from "effect/Fiber"
 import * as Stream from "effect/Stream"
 import * as NodeSqlite from "../../src/store/NodeSqlite.ts"
 import { RunStore } from "../../src/store/RunStore.ts"
+import { append } from "../../src/testing/conformance/Samples.ts"
 import { folder } from "./folders.ts"
-import { append } from "./samples.ts"
 
 const script = fileURLToPath(new URL("./appender.ts", import.meta.url))
 

@@ -9,8 +9,8 @@ import * as SqlError from "effect/sql/SqlError"
 import * as NodeSqlite from "../../src/store/NodeSqlite.ts"
 import { RunStore } from "../../src/store/RunStore.ts"
 import * as SqlRunStore from "../../src/store/SqlRunStore.ts"
+import { append, event, eventsFrom, summary } from "../../src/testing/conformance/Samples.ts"
 import { folder, inFolder } from "./folders.ts"
-import { append, event, eventsFrom, summary } from "./samples.ts"
 
 /** A store and the client under it, in a file. */
 const Stored = inFolder((folder) =>

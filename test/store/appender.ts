@@ -6,7 +6,7 @@
 import * as Effect from "effect/Effect"
 import * as NodeSqlite from "../../src/store/NodeSqlite.ts"
 import { RunStore } from "../../src/store/RunStore.ts"
-import { append, event } from "./samples.ts"
+import { append, event } from "../../src/testing/conformance/Samples.ts"
 
 const [filename = "", runId = "", count = "0", name = ""] = process.argv.slice(2)
 

@@ -1,6 +1,7 @@
-/** Small valid events and summaries, for stores to keep. */
-import type { RunEvent } from "../../src/run/RunEvent.ts"
-import type { Append, RunSummary } from "../../src/store/RunStore.ts"
+/** Small valid events, summaries and commands, for stores to keep. */
+import type { Cancel } from "../../run/Command.ts"
+import type { RunEvent } from "../../run/RunEvent.ts"
+import type { Append, RunSummary } from "../../store/RunStore.ts"
 
 /** The `n`th second of the year. */
 export const second = (n: number): string => new Date(Date.UTC(2026, 0, 1) + n * 1000).toISOString()
@@ -53,3 +54,5 @@ export const append = (
   summary: summary(runId, expected + count, rest),
   durability
 })
+
+export const cancel = (reason: string): Cancel => ({ type: "cancel", reason })

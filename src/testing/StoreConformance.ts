@@ -1,0 +1,88 @@
+/**
+ * What every `RunStore` must do, to certify a store of your own: what it has to keep, to list, to show to watchers and to
+ * refuse. No test runner is needed; in one, each case is a test.
+ *
+ * @example
+ * ```ts
+ * import { it } from "@effect/vitest"
+ * import * as Effect from "effect/Effect"
+ * import { MemoryRunStore } from "checkrein/store"
+ * import { StoreConformance } from "checkrein/testing"
+ *
+ * // Your own layer here; each build of it has to be an empty store.
+ * const MyStore = MemoryRunStore.layer
+ *
+ * for (const { check, name } of StoreConformance.cases) {
+ *   it.effect(name, () => Effect.provide(check, MyStore))
+ * }
+ * ```
+ */
+import * as Cause from "effect/Cause"
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Layer from "effect/Layer"
+import type { RunStore } from "../store/RunStore.ts"
+import { atMost, inWorldTime } from "../store/TimeLimit.ts"
+import type { Case } from "./conformance/Case.ts"
+import * as Inbox from "./conformance/Inbox.ts"
+import * as Journal from "./conformance/Journal.ts"
+import * as Leases from "./conformance/Leases.ts"
+import * as Listing from "./conformance/Listing.ts"
+import * as Watching from "./conformance/Watching.ts"
+
+export type { Case } from "./conformance/Case.ts"
+
+/** All that a store must do. Each case needs an empty store of its own, and yields nothing or fails. */
+export const cases: ReadonlyArray<Case> = [
+  ...Journal.cases,
+  ...Listing.cases,
+  ...Inbox.cases,
+  ...Watching.cases,
+  ...Leases.cases
+]
+
+/** Something that a store does not do, and what went wrong instead. */
+export interface Failure {
+  readonly name: string
+  readonly problem: string
+}
+
+/**
+ * Runs all cases one after another, each on a store that is built for it, and yields those that fail: none, if the store
+ * does all that it must.
+ *
+ * @example
+ * ```ts
+ * import * as Console from "effect/Console"
+ * import * as Effect from "effect/Effect"
+ * import * as NodeSqlite from "checkrein/sqlite"
+ * import { StoreConformance } from "checkrein/testing"
+ *
+ * const program = Effect.gen(function* () {
+ *   for (const { name, problem } of yield* StoreConformance.run(NodeSqlite.runStore(":memory:"))) {
+ *     yield* Console.log(`${name}: ${problem}`)
+ *   }
+ * })
+ * ```
+ */
+export const run = <E, R>(
+  store: Layer.Layer<RunStore, E, R>,
+  {
+    limit = "30 seconds"
+  }: {
+    /** How long a case may take, by the clock of the world. Default 30 seconds. */
+    readonly limit?: Duration.Input | undefined
+  } = {}
+): Effect.Effect<ReadonlyArray<Failure>, never, R> =>
+  Effect.gen(function* () {
+    const failures: Array<Failure> = []
+    const tooLong = () =>
+      Effect.die(new Error(`there was no end within ${Duration.format(Duration.fromInputUnsafe(limit))}`))
+    for (const { check, name } of cases) {
+      const one = Effect.scoped(Effect.provide(check, Layer.fresh(store)))
+      const exit = yield* Effect.exit(inWorldTime(atMost(limit, tooLong)(one)))
+      if (Exit.isFailure(exit)) failures.push({ name, problem: Cause.pretty(exit.cause) })
+    }
+    return failures
+  })

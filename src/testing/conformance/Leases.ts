@@ -1,0 +1,49 @@
+/** Leases: one driver at a time, and none that keeps what it does not use. */
+import { strictEqual } from "node:assert"
+import * as Deferred from "effect/Deferred"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Fiber from "effect/Fiber"
+import * as Scope from "effect/Scope"
+import { type Case, define, tagOf } from "./Case.ts"
+
+export const cases: ReadonlyArray<Case> = [
+  define("one drives a run at a time", (store) =>
+    Effect.gen(function* () {
+      const first = yield* Scope.make()
+      yield* Scope.provide(store.lease("a"), first)
+      strictEqual(yield* tagOf(Effect.scoped(store.lease("a"))), "RunBusy")
+      // The refused attempt must not have taken the lease with it when its own scope closed.
+      strictEqual(yield* tagOf(Effect.scoped(store.lease("a"))), "RunBusy")
+      strictEqual(yield* tagOf(Effect.scoped(store.lease("b"))), "success")
+      yield* Scope.close(first, Exit.void)
+      strictEqual(yield* tagOf(Effect.scoped(store.lease("a"))), "success")
+    })
+  ),
+  define("of 64 drivers at once one gets the run", (store) =>
+    Effect.gen(function* () {
+      const all = Array.from({ length: 64 }, (_, i) => i)
+      const tags = yield* Effect.forEach(all, () => tagOf(store.lease("a")), { concurrency: "unbounded" })
+      strictEqual(tags.filter((tag) => tag === "success").length, 1)
+      strictEqual(tags.filter((tag) => tag === "RunBusy").length, 63)
+    })
+  ),
+  define("a driver that fails or is interrupted lets go of its run", (store) =>
+    Effect.gen(function* () {
+      yield* Effect.exit(Effect.scoped(Effect.andThen(store.lease("a"), Effect.die("broken"))))
+      const leased = yield* Deferred.make<void>()
+      const driver = yield* Effect.forkChild(
+        store
+          .lease("a")
+          .pipe(
+            Effect.andThen(Deferred.succeed(leased, undefined)),
+            Effect.andThen(Effect.never),
+            Effect.scoped
+          )
+      )
+      yield* Deferred.await(leased)
+      yield* Fiber.interrupt(driver)
+      strictEqual(yield* tagOf(store.lease("a")), "success")
+    })
+  )
+]

@@ -1,0 +1,57 @@
+/** Listing: newest first, by what is asked for, page after page. */
+import { deepStrictEqual, ok, strictEqual } from "node:assert"
+import * as Effect from "effect/Effect"
+import type { ListOptions, RunSummary } from "../../store/RunStore.ts"
+import { type Case, define } from "./Case.ts"
+import { append, second } from "./Samples.ts"
+
+export const cases: ReadonlyArray<Case> = [
+  define("runs are listed newest first, in pages that neither repeat nor leave out", (store) =>
+    Effect.gen(function* () {
+      const ids = Array.from({ length: 25 }, (_, i) => `run ${String(i).padStart(2, "0")}`)
+      // Stored in another order than they started in, three of them at the same time each.
+      const startedAt = (i: number) => second(Math.floor(i / 3))
+      for (const i of ids.keys()) {
+        const j = (i * 7) % ids.length
+        yield* store.append(append(ids[j] ?? "", 0, 1, { startedAt: startedAt(j) }))
+      }
+      const page = (before?: ListOptions["before"]) => store.list({ limit: 4, before })
+      const seen: Array<string> = []
+      let last: RunSummary | undefined
+      do {
+        const runs: ReadonlyArray<RunSummary> = yield* page(last)
+        ok(runs.length <= 4)
+        seen.push(...runs.map((run) => run.runId))
+        last = runs.at(-1)
+      } while (last !== undefined)
+      deepStrictEqual(seen, ids.toReversed())
+    })
+  ),
+  define("runs are listed by status and by agent", (store) =>
+    Effect.gen(function* () {
+      const statuses = ["running", "completed", "interrupted"] as const
+      for (let i = 0; i < 12; i++) {
+        const status = statuses[i % 3] ?? "running"
+        const agent = i % 2 === 0 ? "even" : "odd"
+        yield* store.append(append(`run ${i}`, 0, 1, { agent, startedAt: second(i) }))
+        yield* store.append(append(`run ${i}`, 1, 1, { agent, status, startedAt: second(i) }))
+      }
+      const ids = (options: ListOptions) =>
+        Effect.map(store.list(options), (runs) => runs.map((run) => run.runId))
+      deepStrictEqual(yield* ids({ status: "completed" }), ["run 10", "run 7", "run 4", "run 1"])
+      deepStrictEqual(yield* ids({ agent: "odd", limit: 2 }), ["run 11", "run 9"])
+      deepStrictEqual(yield* ids({ agent: "odd", status: "completed" }), ["run 7", "run 1"])
+      const before = { startedAt: second(7), runId: "run 7" }
+      deepStrictEqual(yield* ids({ agent: "odd", status: "completed", before }), ["run 1"])
+      deepStrictEqual(yield* ids({ agent: "nobody" }), [])
+    })
+  ),
+  define("fifty runs are listed unless another number is asked for", (store) =>
+    Effect.gen(function* () {
+      for (let i = 0; i < 60; i++) yield* store.append(append(`run ${i}`, 0))
+      strictEqual((yield* store.list()).length, 50)
+      strictEqual((yield* store.list({ limit: 100 })).length, 60)
+      strictEqual((yield* store.list({ limit: 0 })).length, 0)
+    })
+  )
+]
