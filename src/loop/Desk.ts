@@ -76,12 +76,13 @@ export const starts = (job: Job, desk: Desk, call: PendingCall): void => {
 }
 
 /**
- * Keeps a successful result, where the policy lets it be reused. While an operation goes on, which is a writer that has
- * not ended, no read is kept.
+ * Keeps a successful result, where the policy lets it be reused. While a writer has not ended, be it an operation or a
+ * call that ignored its interruption, no read is kept.
  */
 export const keep = (job: Job, desk: Desk, state: RunState, call: PendingCall, content: string): void => {
   const { dedupe } = job.policy
-  if (dedupe === "all" || (dedupe === "read-only" && onlyReads(call) && live(state).length === 0)) {
+  const settled = () => live(state).length === 0 && Array.from(desk.left.values()).every(onlyReads)
+  if (dedupe === "all" || (dedupe === "read-only" && onlyReads(call) && settled())) {
     desk.reusable.set(keyOf(call), content)
   }
 }

@@ -1,14 +1,18 @@
 import { assert, describe, it } from "@effect/vitest"
+import * as Tool from "effect/ai/Tool"
 import * as Toolkit from "effect/ai/Toolkit"
 import * as Cause from "effect/Cause"
 import * as Context from "effect/Context"
+import type * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
+import * as Schema from "effect/Schema"
 import * as Stream from "effect/Stream"
 import * as TestClock from "effect/testing/TestClock"
-import { Agent } from "../../src/index.ts"
+import { Agent, type Limits } from "../../src/index.ts"
 import {
+  awaited,
   call,
   checkEnding,
   during,
@@ -397,4 +401,209 @@ describe("Stop of a stream", () => {
       assert.deepStrictEqual(seen, types(yield* w.journal()))
     })
   )
+})
+
+describe("Stop of what ignores its interruption", () => {
+  const path = { parameters: Schema.Struct({ path: Schema.String }), success: Schema.String }
+  const Stubborn = Toolkit.make(
+    Tool.make("read", path).annotate(Tool.Readonly, true),
+    Tool.make("put", path).annotate(Tool.Idempotent, true),
+    Tool.make("write", path)
+  )
+  const never = Effect.uninterruptible(Effect.never)
+  const mayRun = /may still be running/
+
+  /** An agent all of whose tools do the same. */
+  const agentOf = (
+    handler: (params: { readonly path: string }) => Effect.Effect<string>,
+    limits?: Limits.LimitsInput
+  ) =>
+    Agent.make("stubborn", { toolkit: Stubborn, limits: { usd: 100, ...limits } }).pipe(
+      Agent.provide(Stubborn.toLayer({ read: handler, put: handler, write: handler }))
+    )
+
+  /** Starts a run, stops it after so long, and lets time go by until it has ended. */
+  const stopped = <A, E>(
+    w: World,
+    program: Effect.Effect<A, E>,
+    after: Duration.Input,
+    stop: (w: World, fiber: Fiber.Fiber<unknown, unknown>) => Effect.Effect<void>
+  ) =>
+    Effect.gen(function* () {
+      const fiber = yield* forked(program)
+      yield* idle
+      yield* TestClock.adjust(after)
+      yield* awaited(yield* forked(stop(w, fiber)))
+      checkInterrupted(yield* Fiber.await(fiber))
+      return yield* w.journal()
+    })
+
+  const results = (events: Parameters<typeof of>[0]) =>
+    of(events, "tool_result").map(({ callId, detail = "", content, disposition, elapsedMs, ok }) => ({
+      callId,
+      disposition,
+      elapsedMs,
+      ok,
+      told: mayRun.test(content),
+      noted: mayRun.test(detail)
+    }))
+
+  for (const [way, stop] of Object.entries(ways)) {
+    for (const tool of ["read", "put", "write"] as const) {
+      it.effect(
+        `${tool}, by ${way}: the run ends after five seconds and says what may still be running`,
+        () =>
+          Effect.gen(function* () {
+            let started = 0
+            const agent = agentOf(() => (++started === 1 ? never : Effect.succeed("done")))
+            const w = yield* world([call(tool, { path: "a" }, { id: "c" }), text("done")])
+            const program = w.in(Agent.run(agent, "go", { runId: "r" }))
+            const events = yield* stopped(w, program, "1 second", stop)
+            const { elapsedMs, reason } = last(events, "run_stopped")
+            assert.deepStrictEqual([reason, elapsedMs], ["cancelled", 6_000])
+            const disposition = tool === "write" ? "unknown" : "cancelled"
+            const told = { callId: "c", disposition, elapsedMs: 6_000, ok: false, told: true, noted: true }
+            assert.deepStrictEqual(results(events), [told])
+
+            const exit = yield* outcomeDuring(minutes, w.in(Agent.resume(agent, "r")))
+            assert.strictEqual(exit._tag, tool === "write" ? "OutcomeUnknown" : "Completed")
+            assert.strictEqual(started, tool === "write" ? 1 : 2)
+          })
+      )
+    }
+  }
+
+  it.effect(
+    "several tools are waited for at the same time, and those that end are not said to be running",
+    () =>
+      Effect.gen(function* () {
+        const agent = agentOf(({ path }) =>
+          path === "never" ? never : Effect.uninterruptible(Effect.as(Effect.sleep(Number(path)), "done"))
+        )
+        const paths = ["never", "3000", "never", "10000"]
+        const w = yield* world([turn(...paths.map((path, i) => call("read", { path }, { id: `c${i}` })))])
+        const program = w.in(Agent.run(agent, "go", { runId: "r" }))
+        const events = yield* stopped(w, program, "1 second", ways["Fiber.interrupt"])
+        assert.strictEqual(last(events, "run_stopped").elapsedMs, 6_000)
+        assert.deepStrictEqual(
+          results(events).map(({ told }) => told),
+          [true, false, true, true]
+        )
+      })
+  )
+
+  it.effect("a Stop while a late tool is waited for does not begin to wait anew", () =>
+    Effect.gen(function* () {
+      const agent = agentOf(() => never, { time: "10 seconds" })
+      const w = yield* world([call("write", { path: "a" }, { id: "c" })])
+      const program = w.in(Agent.run(agent, "go", { runId: "r" }))
+      const events = yield* stopped(w, program, "12 seconds", ways["Fiber.interruptAs with a reason"])
+      const { detail, elapsedMs } = last(events, "run_stopped")
+      assert.deepStrictEqual([detail, elapsedMs], ["user pressed Stop", 15_000])
+      assert.deepInclude(results(events)[0], { disposition: "unknown", told: true, noted: true })
+    })
+  )
+
+  it.effect("a second Stop does not make it longer or shorter", () =>
+    Effect.gen(function* () {
+      const w = yield* world([call("read", { path: "a" }, { id: "c" })])
+      const program = w.in(
+        Agent.run(
+          agentOf(() => never),
+          "go",
+          { runId: "r" }
+        )
+      )
+      const twice = (_: World, fiber: Fiber.Fiber<unknown, unknown>) =>
+        Effect.gen(function* () {
+          yield* forked(interruptBecause(fiber, "first"))
+          yield* TestClock.adjust("1 second")
+          yield* interruptBecause(fiber, "second")
+        })
+      const events = yield* stopped(w, program, "1 second", twice)
+      assert.strictEqual(last(events, "run_stopped").elapsedMs, 6_000)
+    })
+  )
+
+  it.effect("a result that was there before the Stop is kept, whatever the tool has left running", () =>
+    Effect.gen(function* () {
+      const agent = agentOf(() => Effect.as(Effect.forkChild(never, { startImmediately: true }), "written"))
+      const w = yield* world([call("write", { path: "a" }, { id: "c" }), text("done")])
+      const program = w.in(Agent.run(agent, "go", { runId: "r" }))
+      const events = yield* stopped(w, program, "1 second", ways["a cancel command"])
+      const [result] = of(events, "tool_result")
+      assert.deepInclude(result, { content: "written", ok: true, disposition: "executed" })
+      assert.match(result?.detail ?? "", mayRun)
+      assert.strictEqual(last(events, "run_stopped").elapsedMs, 5_000)
+      const exit = yield* outcomeDuring(minutes, w.in(Agent.resume(agent, "r")))
+      assert.strictEqual(exit._tag, "Completed")
+    })
+  )
+
+  describe("in a child run", () => {
+    const family = (
+      childModel: World,
+      policy: Agent.PolicyInput = {},
+      limits: Limits.LimitsInput = { usd: 100 }
+    ) => {
+      const ask = Agent.asTool(agentOf(() => never).pipe(Agent.provide(childModel.model)), {
+        name: "ask_child",
+        description: "Asks."
+      })
+      return Agent.make("parent", { toolkit: Toolkit.make(ask.tool), policy, limits }).pipe(
+        Agent.provide(ask.layer)
+      )
+    }
+    const asks = [call("ask_child", { task: "look" }, { id: "k" }), text("done")]
+    const writes = [call("write", { path: "a" }, { id: "c" })]
+
+    it.effect("the bound is the child's, and both say how they ended", () =>
+      Effect.gen(function* () {
+        // What the parent waits for its own tools must not cut the child off while it writes down its ending.
+        for (const interruptGrace of ["0 seconds", "5 seconds"] as const) {
+          const childModel = yield* world(writes)
+          const w = yield* world(asks)
+          const program = w.in(Agent.run(family(childModel, { interruptGrace }), "go", { runId: "r" }))
+          const events = yield* stopped(w, program, "1 second", ways["Fiber.interrupt"])
+          const child = yield* w.journal("r/k")
+          assert.deepInclude(results(child)[0], { disposition: "unknown", told: true, noted: true })
+          assert.strictEqual(last(child, "run_stopped").reason, "cancelled")
+          assert.strictEqual(last(events, "run_stopped").elapsedMs, 6_000)
+          assert.isFalse(results(events)[0]?.noted)
+        }
+      })
+    )
+
+    it.effect("a child whose store is slow is waited for, too", () =>
+      Effect.gen(function* () {
+        const childModel = yield* world(writes)
+        const w = yield* world(asks, {
+          store: (store) => ({
+            ...store,
+            append: (append) =>
+              append.runId === "r/k" && append.events.some(({ type }) => type === "run_stopped")
+                ? Effect.andThen(Effect.sleep("20 seconds"), store.append(append))
+                : store.append(append)
+          })
+        })
+        const program = w.in(Agent.run(family(childModel), "go", { runId: "r" }))
+        const events = yield* stopped(w, program, "1 second", ways["Fiber.interrupt"])
+        assert.strictEqual(last(yield* w.journal("r/k"), "run_stopped").reason, "cancelled")
+        assert.strictEqual(last(events, "run_stopped").elapsedMs, 26_000)
+      })
+    )
+
+    it.effect("at the parent's deadline as well", () =>
+      Effect.gen(function* () {
+        const childModel = yield* world(writes)
+        const w = yield* world(asks)
+        const parent = family(childModel, {}, { time: "10 seconds" })
+        yield* outcomeDuring(minutes, w.in(Agent.run(parent, "go", { runId: "r" })))
+        const child = yield* w.journal("r/k")
+        assert.deepInclude(results(child)[0], { disposition: "unknown", told: true, noted: true })
+        assert.strictEqual(last(child, "run_stopped").elapsedMs, 15_000)
+        assert.strictEqual(last(yield* w.journal(), "run_stopped").elapsedMs, 15_000)
+      })
+    )
+  })
 })
