@@ -6,10 +6,13 @@
  * writes, so claims come one after another, wherever they are made.
  */
 import { randomUUID } from "node:crypto"
+import * as Cause from "effect/Cause"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
 import * as Result from "effect/Result"
 import * as Semaphore from "effect/Semaphore"
 import * as SqlClient from "effect/sql/SqlClient"
@@ -49,23 +52,34 @@ const patience = Duration.seconds(10)
 
 /**
  * Asks the database in a fiber of its own, and waits no longer than `patience`: a commit cannot be interrupted, and one
- * that hangs must not hang whoever wants to stop.
+ * that hangs must not hang whoever wants to stop. Whatever goes wrong is a failure: a client that is closed interrupts,
+ * and a transaction that has lost its connection and so cannot be rolled back is a defect.
  */
 const asking =
   (pool: string) =>
-  <A, E>(effect: Effect.Effect<A, E>): Effect.Effect<A, E | BudgetPoolError> =>
-    Effect.flatMap(Effect.forkDetach(effect, { startImmediately: true }), (fiber) =>
-      Fiber.join(fiber).pipe(
+  <A>(effect: Effect.Effect<A, BudgetPoolError>): Effect.Effect<A, BudgetPoolError> => {
+    const error = (kind: BudgetPoolError["kind"], problem: string, cause?: unknown) =>
+      Effect.fail(new BudgetPoolError({ pool, kind, problem, cause }))
+    return Effect.flatMap(Effect.forkDetach(effect, { startImmediately: true }), (fiber) =>
+      Fiber.await(fiber).pipe(
         Effect.timeoutOrElse({
           duration: patience,
           orElse: () => {
-            const problem = `it took longer than ${Duration.toSeconds(patience)} s; is the database reachable?`
-            return Effect.fail(new BudgetPoolError({ pool, kind: "timed_out", problem }))
+            const seconds = Duration.toSeconds(patience)
+            return error("timed_out", `it took longer than ${seconds} s; is the database reachable?`)
           }
         }),
-        Effect.onExit(() => Effect.sync(() => fiber.interruptUnsafe()))
+        Effect.onExit(() => Effect.sync(() => fiber.interruptUnsafe())),
+        Effect.flatMap((exit) => {
+          if (Exit.isSuccess(exit)) return exit
+          const failure = Cause.findErrorOption(exit.cause)
+          return Option.isSome(failure)
+            ? Effect.fail(failure.value)
+            : error("unavailable", "the database broke down", Cause.squash(exit.cause))
+        })
       )
     )
+  }
 
 /** How this client writes for a pool: one transaction after another, each of which sees all that is committed. */
 const writing = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, pool: string) {
@@ -86,12 +100,6 @@ const writing = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, pool: str
     transact("", durability, () => write).pipe(
       Effect.provideService(SqlClient.BeginTransaction, begin),
       Effect.mapError((error) => failed(pool, error)),
-      // A transaction that has lost its connection cannot be rolled back, which is a defect.
-      Effect.catchDefect((cause) =>
-        Effect.fail(
-          new BudgetPoolError({ pool, kind: "unavailable", problem: "the database broke down", cause })
-        )
-      ),
       semaphore.withPermit,
       asking(pool),
       Effect.flatMap(Effect.fromResult)
