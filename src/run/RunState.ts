@@ -364,6 +364,7 @@ export const apply = (draft: Draft, event: RunEvent): void => {
     }
     case "run_resumed": {
       settleLostClaim(draft)
+      if (draft.status !== "running") draft.refused = []
       draft.status = "running"
       draft.limits = anchor(draft.limits, event.at, event.elapsedMs)
       delete draft.reason
@@ -371,7 +372,6 @@ export const apply = (draft: Draft, event: RunEvent): void => {
       delete draft.exhausted
       delete draft.refusedInTurn
       delete draft.handoffTold
-      draft.refused = []
       // The answer in a handoff was its summary; any other was the answer, even if its driver died before it said so.
       if (draft.phase === "handoff" || event.messages.length > 0) draft.answered = false
       draft.phase = "investigate"
