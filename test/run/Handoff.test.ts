@@ -409,6 +409,7 @@ describe("what it waits for", () => {
     expect(of(...bodies).refused.map(({ args }) => args)).toEqual(['{"path":"a.ts"}', '{"path":"b.ts"}'])
     expect(of(...bodies).waiting.calls).toEqual([])
     expect(of(...bodies, resumed).refused).toEqual([])
+    expect(of(...bodies.slice(0, -1), resumed).refused, "its driver died").toHaveLength(2)
     const short = of(
       started({ toolCalls: 0 }),
       ...turn(1, [a]),
