@@ -365,13 +365,17 @@ export const apply = (draft: Draft, event: RunEvent): void => {
     case "run_resumed": {
       settleLostClaim(draft)
       if (draft.status !== "running") draft.refused = []
+      // Another driver goes on as if it had been there all the time. What a model was told of repetition and of a reserve
+      // counts no more where the run had stopped for just that, or a person has said something.
+      const spoken = event.messages.length > 0
+      if (spoken || draft.reason === "stalled") draft.repetition = Repetition.none()
+      if (spoken || draft.reason === "max_turns" || draft.reason === "max_budget") delete draft.handoffTold
       draft.status = "running"
       draft.limits = anchor(draft.limits, event.at, event.elapsedMs)
       delete draft.reason
       delete draft.detail
       delete draft.exhausted
       delete draft.refusedInTurn
-      delete draft.handoffTold
       // The answer in a handoff was its summary; any other was the answer, even if its driver died before it said so.
       if (draft.phase === "handoff" || event.messages.length > 0) draft.answered = false
       draft.phase = "investigate"
@@ -380,13 +384,13 @@ export const apply = (draft: Draft, event: RunEvent): void => {
         return free.status === "suspended" ? { ...without(free, "suspension"), status: "waiting" } : free
       })
       draft.operations = draft.operations.map((operation) => without(operation, "handling"))
-      draft.repetition = Repetition.none()
       draft.inbox = Math.max(draft.inbox, event.inbox)
       say(draft, event.messages)
       return
     }
     case "limits_changed": {
       draft.limits = anchor(event.limits, event.at, event.elapsedMs)
+      delete draft.handoffTold
       return
     }
     case "turn_started": {

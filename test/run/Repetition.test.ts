@@ -2,7 +2,18 @@ import { describe, expect, it } from "@effect/vitest"
 import { nextStep, type Rules } from "../../src/run/NextStep.ts"
 import { repeats } from "../../src/run/Repetition.ts"
 import type { Body, Of } from "../../src/run/RunEvent.ts"
-import { call, ran, result, resumed, started, stateOf, type ToolSpec, tools, turn } from "./events.ts"
+import {
+  call,
+  ran,
+  result,
+  resumed,
+  started,
+  stateOf,
+  stopped,
+  type ToolSpec,
+  tools,
+  turn
+} from "./events.ts"
 
 const rules: Rules = { repetition: { nameAt: 3, stopAt: 5 }, stopWhen: [] }
 
@@ -124,11 +135,33 @@ describe("repetition", () => {
     expect(outcome(turns([...same(3), { path: "b" }, ...same(3)])).worst).toBe(3)
   })
 
-  it("a resumed run begins to count anew", () => {
-    expect(outcome([...turns(same(5)), resumed]).stops).toBeUndefined()
-    expect(outcome([...turns(same(5)), resumed, ...turns(same(4), 6)])).toMatchObject({
+  const stalled = stopped("interrupted", "stalled")
+
+  it("a run that has stopped for it begins to count anew when it is resumed", () => {
+    expect(outcome([...turns(same(5)), stalled, resumed]).stops).toBeUndefined()
+    expect(outcome([...turns(same(5)), stalled, resumed, ...turns(same(4), 6)])).toMatchObject({
       worst: 4,
       stops: undefined
     })
+  })
+
+  it("so does one that somebody has said something to", () => {
+    const told: Body = { ...resumed, messages: [{ role: "user", content: "look elsewhere" }] }
+    expect(outcome([...turns(same(4)), told, ...turns(same(1), 5)]).worst).toBe(1)
+  })
+
+  it("another driver goes on counting, whatever the run had stopped for", () => {
+    const stops: ReadonlyArray<ReadonlyArray<Body>> = [
+      [],
+      [stopped("interrupted", "cancelled")],
+      [stopped("interrupted", "approval")],
+      [stopped("interrupted", "provider")]
+    ]
+    for (const stop of stops) {
+      expect(outcome([...turns(same(4)), ...stop, resumed, ...turns(same(1), 5)])).toMatchObject({
+        worst: 5,
+        stops: "stalled"
+      })
+    }
   })
 })

@@ -375,6 +375,23 @@ describe("endings and what follows", () => {
     expect(handed).not.toHaveProperty("result")
   })
 
+  it("the model is told once that only the reserve is left, by whichever driver; again when there was more room", () => {
+    const exhausted = { resource: "turns", used: 1, limit: 2 } as const
+    const told: ReadonlyArray<RunEvent.Body> = [
+      started(),
+      { type: "handoff", exhausted },
+      asked(1, { purpose: "handoff" })
+    ]
+    const again = (...bodies: ReadonlyArray<RunEvent.Body>) =>
+      stateOf([...told, ...bodies]).handoffTold !== true
+    expect(again()).toBe(false)
+    expect(again(resumed)).toBe(false)
+    expect(again(stopped("interrupted", "cancelled"), resumed)).toBe(false)
+    expect(again(resumed, { type: "limits_changed", limits: { turns: 9 } })).toBe(true)
+    expect(again(stopped("max_turns_exceeded", "max_turns"), resumed)).toBe(true)
+    expect(again({ ...resumed, messages: [{ role: "user", content: "go on" }] })).toBe(true)
+  })
+
   it("a valid submission is the result, as JSON", () => {
     const submit = call(tools.submit, "c1", { answer: ["errors.log"] })
     expect(stateOf([started(), ...turn(1, [submit]), result(submit)]).result).toEqual({
