@@ -2,6 +2,7 @@
  * `npm run bench`: what Checkrein costs, beside what it is allowed to cost. Exits with 1 if anything costs more.
  */
 import * as Effect from "effect/Effect"
+import { claims } from "./claims.ts"
 import { overHttp } from "./http.ts"
 import { importTime } from "./imports.ts"
 import { waitingRuns } from "./memory.ts"
@@ -33,6 +34,10 @@ for (const cost of costs.slice(0, 2)) {
 }
 const power = Math.log((costs[2].excess * 400) / (costs[1].excess * 100)) / Math.log(4)
 row("growth from 100 to 400 turns", `turns^${round(power, 2)}`, "turns^1.3", power <= 1.3)
+
+const { own, shared } = claims()
+row("a claim by a run's own limits", `${round(own, 2)} µs`, "10 µs", own <= 10)
+row("a claim from a shared budget in memory", `${round(shared, 2)} µs`, "10 µs", shared <= 10)
 
 const http = await overHttp(300)
 row(
