@@ -1,0 +1,183 @@
+/**
+ * Four cases in which an agent should know when to stop, for `StoppingReport`: it can answer at once; the useful clue
+ * comes late; its tool always fails; what it looks for does not exist.
+ *
+ * They can be put to any agent that looks for things with a tool. A script is the model: a patient one where there is
+ * something to find, and a stubborn one where there is not, so that it is up to the harness to stop. With `model` they
+ * are put to a real one instead: the task is the same, and says how to answer if nothing can be found.
+ *
+ * @example
+ * ```ts
+ * import { Agent } from "checkrein"
+ * import { Scripted } from "checkrein/provider"
+ * import { StoppingCases, StoppingReport } from "checkrein/testing"
+ * import { ToolFailure } from "checkrein/tool"
+ * import { Effect, Schema } from "effect"
+ * import { Tool, Toolkit } from "effect/ai"
+ *
+ * const Search = Tool.make("search", {
+ *   parameters: Schema.Struct({ query: Schema.String }),
+ *   success: Schema.String,
+ *   failure: ToolFailure.ToolFailure
+ * })
+ * const tools = Toolkit.make(Search)
+ * const librarian = Agent.make("librarian", { toolkit: tools, output: Schema.Struct({ answer: Schema.String }) })
+ *
+ * const report = StoppingReport.run(
+ *   librarian,
+ *   StoppingCases.all({
+ *     look: (nth) => Scripted.call("search", { query: `shelf ${nth}` }),
+ *     answer: (text) => Scripted.call("submit_result", { answer: text }),
+ *     tools: (find) => tools.toLayer({ search: () => find }),
+ *     permitted: ["search"]
+ *   })
+ * )
+ * ```
+ */
+import type * as LanguageModel from "effect/ai/LanguageModel"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Ref from "effect/Ref"
+import * as Scripted from "../provider/Scripted.ts"
+import type { LimitsInput } from "../run/Limits.ts"
+import { recoverable, type ToolFailure } from "../tool/ToolFailure.ts"
+import type { Case } from "./StoppingReport.ts"
+
+/** What the cases have to know of an agent. */
+export interface Subject<R, LE = never, RI = never> {
+  /** How it looks for something: the call that a model makes for the nth time, counted from 0. */
+  readonly look: (nth: number) => Scripted.Answer
+  /** The handlers of its tools, made anew for each case. What `look` calls has to come to `find`. */
+  readonly tools: (find: Effect.Effect<string, ToolFailure>) => Layer.Layer<R, LE, RI>
+  /** The tools that may run. */
+  readonly permitted: ReadonlyArray<string>
+  /** How it answers. Default: in text. An agent with an `output` has to call `submit_result`. */
+  readonly answer?: ((text: string) => Scripted.Answer) | undefined
+  /** Default: 12 turns, 8 tool calls, one of which is kept for the handoff, and a minute. */
+  readonly limits?: LimitsInput | undefined
+  /** A model in the place of the scripts. */
+  readonly model?: Layer.Layer<LanguageModel.LanguageModel> | undefined
+}
+
+/** A case for an agent whatever it answers with. */
+export type StoppingCase<R, LE = never, RI = never> = Case<unknown, R | LanguageModel.LanguageModel, LE, RI>
+
+/** What is looked for. */
+const word = "juniper"
+
+const unknown = "unknown"
+
+const task = `Find the code word in what you can look into, and answer with it alone. If it cannot be found, answer: ${unknown}.`
+
+const limits: LimitsInput = { turns: 12, toolCalls: 8, time: "1 minute", reserve: { toolCalls: 1 } }
+
+/** The look, counted from 0, that brings the word where there is one to find: within the limits, but late. */
+const late = 5
+
+/** No tokenizer is loaded for what nobody counts. */
+const usage = { promptTokens: 100, completionTokens: 10 }
+
+type Reply = (turn: number, transcript: Scripted.Transcript) => Scripted.Answer
+
+interface Shape<R, LE, RI> {
+  readonly name: string
+  readonly input: string
+  readonly script: Reply
+  /** What the nth look brings, counted from 0. */
+  readonly find: (nth: number) => Effect.Effect<string, ToolFailure>
+  readonly expected: string
+  readonly subject: Subject<R, LE, RI>
+}
+
+const make = <R, LE, RI>(shape: Shape<R, LE, RI>): StoppingCase<R, LE, RI> => {
+  const { expected, find, input, name, script, subject } = shape
+  const tools = Layer.unwrap(
+    Effect.map(Ref.make(0), (looks) =>
+      subject.tools(
+        Effect.flatMap(
+          Ref.getAndUpdate(looks, (nth) => nth + 1),
+          find
+        )
+      )
+    )
+  )
+  const model = subject.model ?? Scripted.layer(Scripted.make(name, script), { usage })
+  return {
+    name,
+    input,
+    layer: Layer.merge(tools, model),
+    // The word is looked for in the answer as it is stored, whatever its shape.
+    success: (_, { result }) => JSON.stringify(result ?? "").includes(expected),
+    permitted: subject.permitted,
+    limits: { ...limits, ...subject.limits }
+  }
+}
+
+const nothing = (nth: number) => Effect.succeed(`Nothing of use here, after ${nth + 1} looks.`)
+
+const said = ({ answer = Scripted.text }: Pick<Subject<unknown>, "answer">, text: string) => answer(text)
+
+/** Whether the harness has said more than the task: it asks for a handoff. */
+const isToldToStop = ({ messages }: Scripted.Transcript): boolean =>
+  messages.filter(({ role }) => role === "user").length > 1
+
+const stubborn =
+  (look: (turn: number) => Scripted.Answer): Reply =>
+  (turn, transcript) =>
+    isToldToStop(transcript)
+      ? Scripted.text(`I have looked ${transcript.toolResults.length} times, and have not found the word.`)
+      : look(turn)
+
+/** The word is in the task: nothing has to be looked for. */
+export const answersAtOnce = <R, LE, RI>(subject: Subject<R, LE, RI>): StoppingCase<R, LE, RI> =>
+  make({
+    name: "answers at once",
+    input: `The code word is ${word}. Answer with it alone.`,
+    script: () => said(subject, word),
+    find: nothing,
+    expected: word,
+    subject
+  })
+
+/** The sixth look brings the word: an agent that gives up earlier does not succeed. */
+export const lateClue = <R, LE, RI>(subject: Subject<R, LE, RI>): StoppingCase<R, LE, RI> =>
+  make({
+    name: "the clue comes late",
+    input: task,
+    script: (turn, { saw }) => (saw(word) ? said(subject, word) : subject.look(turn)),
+    find: (nth) => (nth < late ? nothing(nth) : Effect.succeed(`The code word is ${word}.`)),
+    expected: word,
+    subject
+  })
+
+/** The tool fails each time, and the model calls it again and again: the harness has to stop it. */
+export const failingTool = <R, LE, RI>(subject: Subject<R, LE, RI>): StoppingCase<R, LE, RI> =>
+  make({
+    name: "a tool always fails",
+    input: task,
+    script: stubborn(() => subject.look(0)),
+    find: () => Effect.fail(recoverable("this cannot be looked into at the moment.")),
+    expected: unknown,
+    subject
+  })
+
+/** There is no such word, and the model always knows another place to look: the limits have to stop it. */
+export const missingEvidence = <R, LE, RI>(subject: Subject<R, LE, RI>): StoppingCase<R, LE, RI> =>
+  make({
+    name: "the evidence does not exist",
+    input: task,
+    script: stubborn(subject.look),
+    find: nothing,
+    expected: unknown,
+    subject
+  })
+
+/** All four. */
+export const all = <R, LE = never, RI = never>(
+  subject: Subject<R, LE, RI>
+): ReadonlyArray<StoppingCase<R, LE, RI>> => [
+  answersAtOnce(subject),
+  lateClue(subject),
+  failingTool(subject),
+  missingEvidence(subject)
+]
