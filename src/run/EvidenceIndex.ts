@@ -120,6 +120,7 @@ export const of = (state: RunState): EvidenceIndex => {
   const commands: Array<Command> = []
   const children: Array<Child> = []
   const results = resultsOf(state)
+  const begun = new Set(state.operations.map(({ callId }) => callId))
 
   const observe = (observation: Omit<Observation, "times">): void => {
     const { args, digest, effect, ok, result, saw, tool } = observation
@@ -160,8 +161,8 @@ export const of = (state: RunState): EvidenceIndex => {
       const saw = outcome === undefined ? name : `${name}: ${outcome}`
       observe({ ...what, saw, ...(own === undefined ? undefined : { digest: own }) })
     }
-    // A failure is told even if something was seen before it.
-    if (ok && evidence.some(tells)) continue
+    // A failure is told even if something was seen before it. The start of an operation is told as that operation.
+    if (ok && (begun.has(callId) || evidence.some(tells))) continue
     const result = results.get(callId)
     observe({ ...what, ...(result === undefined ? undefined : { result }) })
   }

@@ -41,77 +41,97 @@ export const raised = ({ limit, resource, used }: Exhausted): Raised => {
 const quoted = (argument: string): string =>
   /^[\w@%+=:,./-]+$/.test(argument) ? argument : `'${argument.replaceAll("'", "'\\''")}'`
 
+/** What a command line knows of a run that the run does not: its flags, and the run at the top of its tree. */
+export interface CommandLine {
+  /** Repeated in every command, such as `--store` and its value. */
+  readonly flags?: ReadonlyArray<string>
+  /** The run that is resumed when a child is to go on; without it, the child's parent. */
+  readonly root?: string
+}
+
 /** A command about runs. An id that looks like a flag is none behind `--`. */
-const command = (verb: string, ids: ReadonlyArray<string>, ...options: ReadonlyArray<string>): string => {
-  const all = ids.some((id) => id.startsWith("-")) ? [...options, "--", ...ids] : [...ids, ...options]
+const command = (
+  { flags = [] }: CommandLine,
+  verb: string,
+  ids: ReadonlyArray<string>,
+  ...options: ReadonlyArray<string>
+): string => {
+  const all = ids.some((id) => id.startsWith("-"))
+    ? [...options, ...flags, "--", ...ids]
+    : [...ids, ...options, ...flags]
   return `checkrein runs ${[verb, ...all].map(quoted).join(" ")}`
 }
 
 const ref = ({ callId, runId }: { readonly callId: string; readonly runId: string }): string =>
   `{ runId: ${JSON.stringify(runId)}, callId: ${JSON.stringify(callId)} }`
 
-const resume = (runId: string, options: ReadonlyArray<string>, ...flags: ReadonlyArray<string>) => ({
-  api: `Agent.resume(agent, ${[JSON.stringify(runId), ...options].join(", ")})`,
-  command: command("resume", [runId], ...flags)
+const resume = (
+  line: CommandLine,
+  what: string,
+  runId: string,
+  options: { readonly code?: string; readonly flags?: ReadonlyArray<string> } = {}
+): Step => ({
+  what,
+  api: `Agent.resume(agent, ${[runId]
+    .map((id) => JSON.stringify(id))
+    .concat(options.code ?? [])
+    .join(", ")})`,
+  command: command(line, "resume", [runId], ...(options.flags ?? []))
 })
 
-const taken = (state: RunState): Step => {
-  const { exhausted, runId } = state
-  if (state.status === "running") {
-    return { what: "resume the run, if nothing drives it any more", ...resume(runId, []) }
+const isAtLimit = ({ reason }: RunState): boolean => reason === "max_turns" || reason === "max_budget"
+
+/** How a run is taken up by itself. */
+const taken = (state: RunState, line: CommandLine): Step => {
+  const { exhausted, runId, status } = state
+  if (status === "running") return resume(line, "resume the run, if nothing drives it any more", runId)
+  if (status === "failed") {
+    const by = { code: "{ force: true }", flags: ["--force"] }
+    return resume(line, "resume the run, once what it failed with is settled", runId, by)
   }
-  if (state.status === "failed") {
-    return {
-      what: "resume the run, once what it failed with is settled",
-      ...resume(runId, ["{ force: true }"], "--force")
-    }
-  }
-  if (state.reason === "max_turns" || state.reason === "max_budget") {
-    if (exhausted === undefined) return { what: "resume the run with more room", ...resume(runId, []) }
+  if (isAtLimit(state) && exhausted !== undefined) {
     const { code, flag } = raised(exhausted)
-    const options = [`{ limits: { ${code} } }`]
-    return { what: "resume the run with more room, say twice as much", ...resume(runId, options, ...flag) }
+    const by = { code: `{ limits: { ${code} } }`, flags: flag }
+    return resume(line, "resume the run with more room, say twice as much", runId, by)
   }
   if (questionOf(state) !== undefined) {
-    const answer = "THE ANSWER"
-    const options = [`{ message: ${JSON.stringify(answer)} }`]
-    return { what: "resume the run with the answer", ...resume(runId, options, "--message", answer) }
+    const by = { code: '{ message: "THE ANSWER" }', flags: ["--message", "THE ANSWER"] }
+    return resume(line, "resume the run with the answer", runId, by)
   }
-  return { what: "resume the run", ...resume(runId, []) }
+  return resume(line, "resume the run", runId)
 }
 
 /**
- * How a child run goes on: with its parent, as long as that waits for it. One that has ended short of an answer was told
- * to its parent in words, and goes on by itself.
+ * How a child run goes on: with the runs above it, as long as they wait for it. One that has ended short of an answer was
+ * told to its parent in words, and goes on by itself.
  */
-const takenByParent = (state: RunState, parent: NonNullable<RunState["parent"]>): Step => {
-  const ended = state.status === "failed" || state.reason === "max_turns" || state.reason === "max_budget"
-  if (!ended) {
-    return {
-      what: `resume run ${parent.runId}, whose call ${parent.callId} has started this one`,
-      ...resume(parent.runId, [])
-    }
+const takenWith = (parent: NonNullable<RunState["parent"]>, state: RunState, line: CommandLine): Step => {
+  if (state.status === "failed" || isAtLimit(state)) {
+    const { api } = taken(state, line)
+    const what = `run ${parent.runId} was told of this ending and goes on without it; this one can be taken up by itself`
+    return { what, api }
   }
-  const { api } = taken(state)
-  return {
-    what: `run ${parent.runId} was told of this ending and goes on without it; this one can be taken up by itself`,
-    api
-  }
+  const root = line.root ?? parent.runId
+  return resume(line, `resume run ${root}, under which this one was started`, root)
 }
 
 /** What to do, in this order, so that a run goes on; nothing for one that has completed. `agent` in code is its agent. */
-export const stepsOf = (state: RunState): ReadonlyArray<Step> => {
+export const stepsOf = (state: RunState, line: CommandLine = {}): ReadonlyArray<Step> => {
   if (state.status === "completed") return []
   const decisions = approvalsOf(state).map((call) => ({
     what: `decide whether ${call.tool} (call ${call.callId}) may run: approve or reject it`,
     api: `Agent.decide(${ref(call)}, Agent.approve())`,
-    command: command("approve", [call.runId, call.callId])
+    command: command(line, "approve", [call.runId, call.callId])
   }))
   const resolutions = unknownOf(state).map((call) => ({
     what: `find out whether ${call.tool} (call ${call.callId}) has happened, and say so: happened or did-not-happen`,
     api: `Agent.resolve(${ref(call)}, Agent.happened())`,
-    command: command("resolve", [call.runId, call.callId, "happened"])
+    command: command(line, "resolve", [call.runId, call.callId, "happened"])
   }))
   const { parent } = state
-  return [...decisions, ...resolutions, parent === undefined ? taken(state) : takenByParent(state, parent)]
+  return [
+    ...decisions,
+    ...resolutions,
+    parent === undefined ? taken(state, line) : takenWith(parent, state, line)
+  ]
 }

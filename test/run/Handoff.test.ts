@@ -305,6 +305,7 @@ describe("what is not over", () => {
       { operationId: "t1", label: "test export", handling: "detached", ...live },
       { operationId: "t3", label: "test all", handling: "still_running", ...live }
     ])
+    expect(of(...bodies).changes, "their start is told as what it has started").toEqual([])
     expect(endedOperations).toEqual([
       {
         operationId: "t2",
@@ -621,6 +622,11 @@ describe("how to go on", () => {
     const parent = { runId: "top", callId: "k1" }
     const suspended = steps({ ...startedWith({}), parent }, stopped("interrupted", "provider"))
     expect(suspended).toEqual([['Agent.resume(agent, "top")', "checkrein runs resume top"]])
+    const below = Handoff.of(stateOf([{ ...startedWith({}), parent }, stopped("interrupted", "provider")]), {
+      root: "root",
+      flags: ["--store", "my runs.db"]
+    })
+    expect(below.next[0]?.command).toBe("checkrein runs resume root --store 'my runs.db'")
     const ended = steps({ ...startedWith({}), parent }, outOfTurns)
     expect(ended).toEqual([['Agent.resume(agent, "run", { limits: { turns: 4 } })', undefined]])
   })
@@ -629,6 +635,8 @@ describe("how to go on", () => {
     const handoff = (runId: string) => Handoff.of(stateOf([started(), outOfTurns], runId)).next[0]?.command
     expect(handoff("-r")).toBe("checkrein runs resume --max-turns 4 -- -r")
     expect(handoff("it's")).toBe(`checkrein runs resume 'it'\\''s' --max-turns 4`)
+    const flagged = Handoff.of(stateOf([started(), outOfTurns], "-r"), { flags: ["--store=-s.db"] })
+    expect(flagged.next[0]?.command).toBe("checkrein runs resume --max-turns 4 --store=-s.db -- -r")
   })
 })
 
@@ -826,7 +834,9 @@ describe("over generated runs", () => {
         message.role === "assistant" ? message.content.filter(({ type }) => type === "tool-result") : []
       )
       expect(Object.values(handoff.leftOut)).toEqual(Object.values(handoff.leftOut).fill(0))
-      expect(told + children.length).toBe(state.findings.length + byProvider.length)
+      const begun = new Set(state.operations.map(({ callId }) => callId))
+      const others = state.findings.filter(({ callId, ok }) => !ok || !begun.has(callId))
+      expect(told + children.length).toBe(others.length + byProvider.length)
       const places = [
         ...handoff.unknown.filter(({ runId }) => runId === state.runId),
         ...handoff.waiting.approvals.filter(({ runId }) => runId === state.runId),
