@@ -10,12 +10,14 @@ import { approvalsOf, questionOf, unknownOf } from "../run/RunExit.ts"
 import * as RunState from "../run/RunState.ts"
 import {
   type Durability,
+  type Lease,
   RunBusy,
   RunStore,
   RunStoreError,
   type RunSummary,
   type StaleWriter
 } from "../store/RunStore.ts"
+import { atMost } from "../store/TimeLimit.ts"
 
 /** How long an append may take before the run stops with `RunStoreError`. */
 export const appendTimeout = Duration.seconds(30)
@@ -23,6 +25,8 @@ export const appendTimeout = Duration.seconds(30)
 /** The pen of one driver. */
 export interface Journal {
   readonly runId: string
+  /** The driver's right to drive the run. */
+  readonly lease: Lease
   /** The state after everything that was written or staged. */
   readonly state: () => RunState.Draft
   /** The time that the run was driven so far, in milliseconds. */
@@ -85,12 +89,12 @@ const needsPower = (body: Body, before: RunState.RunState | undefined): boolean 
 }
 
 /**
- * Takes up the pen for a run: a new one without `from`, or one whose stored state `from` is. The caller holds the
- * lease. Every stored event is handed to the listeners once it is safe.
+ * Takes up the pen for a run: a new one without `from`, or one whose stored state `from` is. Every stored event is handed to the listeners once it is safe.
  */
 export const make = Effect.fnUntraced(function* (
   runId: string,
   from: RunState.RunState | undefined,
+  lease: Lease,
   listeners: ReadonlyArray<(event: LiveEvent) => void>
 ) {
   const store = yield* RunStore
@@ -170,12 +174,9 @@ export const make = Effect.fnUntraced(function* (
     Effect.catchDefect((cause) =>
       Effect.fail(new RunStoreError({ runId, kind: "unavailable", problem: "the store broke down", cause }))
     ),
-    Effect.timeoutOrElse({
-      duration: appendTimeout,
-      orElse: () => {
-        const problem = `an append took longer than ${Duration.toSeconds(appendTimeout)} s; is the store reachable?`
-        return Effect.fail(new RunStoreError({ runId, kind: "timed_out", problem }))
-      }
+    atMost(appendTimeout, () => {
+      const problem = `an append took longer than ${Duration.toSeconds(appendTimeout)} s; is the store reachable?`
+      return Effect.fail(new RunStoreError({ runId, kind: "timed_out", problem }))
     }),
     Effect.catchTag("StaleWriter", () => Effect.fail(new RunBusy({ runId }))),
     // After a failed append nobody knows what is stored: nothing more is written, and the first failure stays the answer.
@@ -196,6 +197,7 @@ export const make = Effect.fnUntraced(function* (
 
   const journal: Journal = {
     runId,
+    lease,
     state,
     elapsedMs,
     nowMs,

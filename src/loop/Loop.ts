@@ -131,6 +131,7 @@ const executeAll = Effect.fnUntraced(function* (
   desk: Desk.Desk,
   calls: ReadonlyArray<PendingCall>
 ) {
+  yield* journal.lease.check
   // Asked before anything is staged: what is staged waits for nobody.
   const refused = new Map<string, Exhausted>()
   if (job.pool !== undefined) {
@@ -265,6 +266,7 @@ export const drive = Effect.fnUntraced(function* (job: Job, journal: Journal) {
     }
   }
   yield* Effect.raceFirst(interpret(job, journal, desk), Inbox.cancelled(journal)).pipe(
+    Effect.raceFirst(journal.lease.lost),
     Effect.catchCause((cause) => {
       if (!Cause.hasDies(cause) || Cause.hasInterrupts(cause)) return Effect.failCause(cause)
       if (hasStopped()) return Effect.logError(`run ${journal.runId} had stopped when a defect came`, cause)

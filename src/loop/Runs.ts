@@ -10,7 +10,14 @@ import type { Message } from "../run/Message.ts"
 import type { LiveEvent, Parent } from "../run/RunEvent.ts"
 import * as RunExit from "../run/RunExit.ts"
 import type * as RunState from "../run/RunState.ts"
-import { load, type RunBusy, type RunNotFound, RunStore, type RunStoreError } from "../store/RunStore.ts"
+import {
+  type Lease,
+  load,
+  type RunBusy,
+  type RunNotFound,
+  RunStore,
+  type RunStoreError
+} from "../store/RunStore.ts"
 import * as Allowances from "./Allowances.ts"
 import { ambient } from "./Ambient.ts"
 import type { Allowance } from "./ChildRun.ts"
@@ -125,8 +132,8 @@ const opening = Effect.fnUntraced(function* (
   return { job, start }
 })
 
-const startNew = (...opened: Parameters<typeof opening>) =>
-  Effect.flatMap(opening(...opened), ({ job, start }) => Session.start(job, start, opened[4].watcher))
+const startNew = (lease: Lease, ...opened: Parameters<typeof opening>) =>
+  Effect.flatMap(opening(...opened), ({ job, start }) => Session.start(job, start, lease, opened[4].watcher))
 
 /** The limits with which a run goes on, where they are not those that it had. */
 const changedLimits = Effect.fnUntraced(function* (
@@ -144,6 +151,7 @@ const changedLimits = Effect.fnUntraced(function* (
 })
 
 const takeUp = Effect.fnUntraced(function* (
+  lease: Lease,
   definition: Definition,
   state: RunState.RunState,
   { force = false, limits, message }: ResumeOptions,
@@ -162,7 +170,7 @@ const takeUp = Effect.fnUntraced(function* (
   if (state.status === "completed" || (state.status === "failed" && !force)) return state
   const changed = yield* changedLimits(definition, state, limits, around.allowance)
   const job = yield* ready(definition, around, changed ?? state.limits)
-  return yield* Session.resume(job, state, { limits: changed, message }, around.watcher)
+  return yield* Session.resume(job, state, { limits: changed, message }, lease, around.watcher)
 })
 
 const finish = Effect.fnUntraced(function* (definition: Definition, run: RunState.RunState) {
@@ -197,12 +205,12 @@ export const run = (
   Effect.gen(function* () {
     const store = yield* RunStore
     const runId = options.runId ?? randomUUID()
-    yield* store.lease(runId)
+    const lease = yield* store.lease(runId)
     const stored = yield* storedRun(options.runId)
     const state =
       stored === undefined
-        ? yield* startNew(definition, runId, input, options, around)
-        : yield* takeUp(definition, stored.state, { limits: options.limits }, around)
+        ? yield* startNew(lease, definition, runId, input, options, around)
+        : yield* takeUp(lease, definition, stored.state, { limits: options.limits }, around)
     return yield* finish(definition, state)
   }).pipe(Effect.scoped, definition.provided, ambientFailures)
 
@@ -215,9 +223,9 @@ export const resume = (
 ): Erased<Failures | RunNotFound> =>
   Effect.gen(function* () {
     const store = yield* RunStore
-    yield* store.lease(runId)
+    const lease = yield* store.lease(runId)
     const { state } = yield* load(runId)
-    return yield* finish(definition, yield* takeUp(definition, state, options, around))
+    return yield* finish(definition, yield* takeUp(lease, definition, state, options, around))
   }).pipe(Effect.scoped, definition.provided, ambientFailures)
 
 /**
@@ -237,9 +245,9 @@ export const create = (
       if (stored.state.agent === definition.name) return runId
       return yield* mismatch(definition, runId, `it is a run of ${stored.state.agent}`)
     }
-    yield* store.lease(runId)
+    const lease = yield* store.lease(runId)
     const { job, start } = yield* opening(definition, runId, input, options, alone)
-    yield* Session.create(job, start)
+    yield* Session.create(job, start, lease)
     return runId
   }).pipe(Effect.scoped, definition.provided, ambientFailures)
 
@@ -255,11 +263,11 @@ export const cancel = (
     const store = yield* RunStore
     yield* store.summary(runId)
     const own = Effect.gen(function* () {
-      yield* store.lease(runId)
+      const lease = yield* store.lease(runId)
       const { state } = yield* load(runId)
       const { reason: before, status } = state
       if (status === "completed" || status === "failed" || before === "cancelled") return
-      yield* Session.cancel(state, reason)
+      yield* Session.cancel(state, reason, lease)
     })
     yield* Effect.catchTag(Effect.scoped(own), "RunBusy", () => store.send(runId, { type: "cancel", reason }))
   })

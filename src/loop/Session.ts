@@ -1,5 +1,5 @@
 /**
- * One driver's time with a run: takes the lease, starts the run or takes it up where its journal ends, drives it, and
+ * One driver's time with a run, under its lease: starts the run or takes it up where its journal ends, drives it, and
  * says in which state it stopped.
  */
 import { CurrentSpanTransformer } from "effect/ai/Telemetry"
@@ -12,7 +12,7 @@ import type { Message } from "../run/Message.ts"
 import type { Body, LiveEvent, Parent } from "../run/RunEvent.ts"
 import * as RunExit from "../run/RunExit.ts"
 import * as RunState from "../run/RunState.ts"
-import { RunStore } from "../store/RunStore.ts"
+import { type Lease, RunStore } from "../store/RunStore.ts"
 import * as Inbox from "./Inbox.ts"
 import type { Job } from "./Job.ts"
 import * as Journal from "./Journal.ts"
@@ -65,9 +65,10 @@ const listenersOf = Effect.fnUntraced(function* (
 const begin = Effect.fnUntraced(function* (
   job: Job,
   { after, limits, messages, parent, runId }: Start,
+  lease: Lease,
   watcher: ((event: LiveEvent) => void) | undefined
 ) {
-  const journal = yield* Journal.make(runId, undefined, yield* listenersOf(job.agent, watcher))
+  const journal = yield* Journal.make(runId, undefined, lease, yield* listenersOf(job.agent, watcher))
   journal.stage({
     type: "run_started",
     agent: job.agent,
@@ -80,28 +81,29 @@ const begin = Effect.fnUntraced(function* (
   return journal
 })
 
-/** Starts a run and drives it until it stops. The caller holds its lease, and knows that it does not exist yet. */
+/** Starts a run and drives it until it stops. The caller knows that it does not exist yet. */
 export const start = Effect.fnUntraced(function* (
   job: Job,
   start: Start,
+  lease: Lease,
   watcher: ((event: LiveEvent) => void) | undefined
 ) {
-  const journal = yield* begin(job, start, watcher)
+  const journal = yield* begin(job, start, lease, watcher)
   yield* drive(job, journal, start.parent)
   return RunState.snapshot(journal.state())
 })
 
-/** Stores a run that somebody drives later. The caller holds its lease, and knows that it does not exist yet. */
-export const create = Effect.fnUntraced(function* (job: Job, start: Start) {
-  const journal = yield* begin(job, start, undefined)
+/** Stores a run that somebody drives later. The caller knows that it does not exist yet. */
+export const create = Effect.fnUntraced(function* (job: Job, start: Start, lease: Lease) {
+  const journal = yield* begin(job, start, lease, undefined)
   yield* journal.commit()
   return RunState.snapshot(journal.state())
 })
 
-/** Ends a run that nobody drives. The caller holds its lease. */
-export const cancel = Effect.fnUntraced(function* (state: RunState.RunState, reason: string) {
+/** Ends a run that nobody drives. */
+export const cancel = Effect.fnUntraced(function* (state: RunState.RunState, reason: string, lease: Lease) {
   const { agent, inbox, runId } = state
-  const journal = yield* Journal.make(runId, state, yield* listenersOf(agent, undefined))
+  const journal = yield* Journal.make(runId, state, lease, yield* listenersOf(agent, undefined))
   journal.stage({ type: "run_resumed", inbox, messages: [] })
   yield* journal.commit(Loop.stopped(journal, Inbox.cancelledFor(reason)))
 })
@@ -132,11 +134,12 @@ const said = (
       }
 }
 
-/** Takes up a run that stopped or whose driver is gone, and drives it until it stops. The caller holds its lease. */
+/** Takes up a run that stopped or whose driver is gone, and drives it until it stops. */
 export const resume = Effect.fnUntraced(function* (
   job: Job,
   state: RunState.RunState,
   { limits, message }: Resumption,
+  lease: Lease,
   watcher: ((event: LiveEvent) => void) | undefined
 ) {
   const store = yield* RunStore
@@ -153,7 +156,7 @@ export const resume = Effect.fnUntraced(function* (
   const { answer, messages } = said(state, question, message)
   // Its driver has died in the middle of a model call, and could not tell the shared budget.
   if (state.claim !== undefined) yield* PoolClaims.settleLost(job, { runId, ...state.claim })
-  const journal = yield* Journal.make(runId, state, yield* listenersOf(job.agent, watcher))
+  const journal = yield* Journal.make(runId, state, lease, yield* listenersOf(job.agent, watcher))
   journal.stage({
     type: "run_resumed",
     inbox: commands.at(-1)?.id ?? state.inbox,

@@ -244,6 +244,7 @@ export const execute = Effect.fnUntraced(function* (
         const startedMs = journal.nowMs()
         desk.startedMs.set(callId, startedMs)
         desk.brought.delete(callId)
+        yield* journal.lease.check
         const outcome = yield* attempt(job, journal, desk, claimed, tool)
         if (outcome._tag === "ChildStuck") return yield* Effect.fail(outcome.error)
         const ms = Math.round(journal.nowMs() - startedMs)

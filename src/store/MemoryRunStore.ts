@@ -56,6 +56,7 @@ export const make: Effect.Effect<RunStore["Service"]> = Effect.sync(() => {
   const runs = new Map<string, Stored>()
   const oldestFirst: Array<Stored> = []
   const wakeups = Wakeups.make()
+  const leases = Leases.make()
 
   const find = (runId: string): Effect.Effect<Stored, RunNotFound> => {
     const run = runs.get(runId)
@@ -119,7 +120,7 @@ export const make: Effect.Effect<RunStore["Service"]> = Effect.sync(() => {
         read: (position) => store.inbox(runId, position),
         after: ({ id }) => id
       }),
-    lease: Leases.make()
+    lease: leases.take
   }
   return store
 })

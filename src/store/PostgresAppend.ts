@@ -12,66 +12,74 @@ import * as RunEvent from "../run/RunEvent.ts"
 import { answering, reconnecting } from "./Reconnect.ts"
 import type { Append, RunStoreError } from "./RunStore.ts"
 import { refuseTransaction, storeError } from "./SqlFailure.ts"
-import { isInside, postgresLevels } from "./SqlTransaction.ts"
-
-// With the time for reconnecting, less than what a driver grants an append.
-const attemptLimit = "8 seconds"
+import * as SqlLeases from "./SqlLeases.ts"
+import { answerLimit, isInside, postgresLevels } from "./SqlTransaction.ts"
 
 // The parameters of both: run id, expected event, next event, status, summary, signature, events, durability.
 const written = `written AS (
     INSERT INTO checkrein_events (run_no, seq, body)
     SELECT run.run_no, $2::integer + event.n::integer - 1, event.body
     FROM run, unnest($7::text[]) WITH ORDINALITY AS event (body, n)
-  )
-  SELECT set_config('synchronous_commit', $8, true) FROM run`
-
-const move = `WITH run AS (
-    UPDATE checkrein_runs SET seq = $3, status = $4, summary = $5, writer = $6
-    WHERE run_id = $1 AND seq = $2::integer RETURNING run_no
-  ), ${written}`
+  )`
+const committed = "set_config('synchronous_commit', $8, true)"
 
 const create = `WITH run AS (
     INSERT INTO checkrein_runs (run_id, seq, status, summary, writer, agent, started_at)
     VALUES ($1, $3, $4, $5, $6, $9, $10) ON CONFLICT (run_id) DO NOTHING RETURNING run_no
-  ), ${written}`
+  ), ${written}
+  SELECT ${committed} FROM run`
+
+/** Without a holder no lease is renewed. */
+const moving = (sql: SqlClient.SqlClient) => `WITH run AS (
+    UPDATE checkrein_runs SET seq = $3, status = $4, summary = $5, writer = $6
+    WHERE run_id = $1 AND seq = $2::integer RETURNING run_no
+  ), ${written}, renewed AS (
+    UPDATE checkrein_leases SET until_ms = ${SqlLeases.nowText(sql)} + ${SqlLeases.leaseMs}
+    WHERE run_id = $1 AND holder = $9 RETURNING run_id
+  )
+  SELECT ${committed}, EXISTS (SELECT 1 FROM renewed) AS renewed FROM run`
 
 const find = `SELECT 1 FROM checkrein_runs WHERE run_id = $1 AND seq = $2 AND writer = $3`
 
 /** Says whether the append was made: it was not if the run's next event was not the expected one. */
-export const make = Effect.fnUntraced(function* (sql: SqlClient.SqlClient) {
+export const make = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, leases: SqlLeases.SqlLeases) {
   const levels = yield* postgresLevels(sql)
+  const move = moving(sql)
   const store = randomUUID()
   let appends = 0
   const execute = (text: string, params: ReadonlyArray<unknown>) =>
     Effect.scoped(Effect.flatMap(sql.reserve, (connection) => connection.execute(text, params, undefined)))
 
-  return ({
-    durability,
-    events,
-    expected,
-    runId,
-    summary
-  }: Append): Effect.Effect<boolean, RunStoreError> => {
+  const append = ({ durability, events, expected, runId, summary }: Append) => {
     const next = expected + events.length
     const signature = `${store} ${appends++}`
     const { agent, startedAt, status } = summary
     const body = JSON.stringify(summary)
     const bodies = events.map(RunEvent.encode)
     const common = [runId, expected, next, status, body, signature, bodies, levels[durability]]
-    const write = expected === 0 ? execute(create, [...common, agent, startedAt]) : execute(move, common)
+    const due = leases.due(runId)
+    const write =
+      expected === 0
+        ? execute(create, [...common, agent, startedAt])
+        : execute(move, [...common, due?.holder ?? null])
     const attempt = Effect.gen(function* () {
       const [done] = yield* write
-      if (done !== undefined) return true
+      if (done !== undefined) {
+        due?.settle(done.renewed === true)
+        return true
+      }
       const [found] = yield* execute(find, [runId, next, signature])
       return found !== undefined
     })
-    const settled = attempt.pipe(
-      answering(attemptLimit),
+    return attempt.pipe(
+      answering(answerLimit),
       reconnecting,
       Effect.mapError((error) => storeError(runId, error, expected))
     )
-    return Effect.withFiber((fiber) =>
-      isInside(sql, fiber.context) ? Effect.fail(refuseTransaction(runId)) : settled
-    )
   }
+
+  return (request: Append): Effect.Effect<boolean, RunStoreError> =>
+    Effect.withFiber((fiber) =>
+      isInside(sql, fiber.context) ? Effect.fail(refuseTransaction(request.runId)) : append(request)
+    )
 })

@@ -29,7 +29,7 @@ export class RunBusy extends Schema.TaggedError<RunBusy>()("RunBusy", {
 
 /**
  * The store could not do what it was asked. What was stored before is unharmed. `problem` says what to do; `runId` is
- * empty when it was about no one run, and `seq` is the event that cannot be read.
+ * empty when it was about no one run, and `seq` is the event that cannot be read, or the first that was not written.
  */
 export class RunStoreError extends Schema.TaggedError<RunStoreError>()("RunStoreError", {
   runId: Schema.String,
@@ -111,6 +111,17 @@ export interface ListOptions {
   readonly before?: { readonly startedAt: string; readonly runId: string } | undefined
 }
 
+/** The right to drive a run: one driver has it at a time. It ends with its scope, or when it cannot be kept. */
+export interface Lease {
+  /** Fails if the right is lost. Asks nobody, so it costs nothing: right before a tool is the place for it. */
+  readonly check: Effect.Effect<void, RunBusy>
+  /**
+   * Waits as long as the right is there. Fails when it is lost: with `RunBusy` if somebody else has it, with
+   * `RunStoreError` if it could not be renewed in time. Either comes early enough to stop what runs.
+   */
+  readonly lost: Effect.Effect<never, RunBusy | RunStoreError>
+}
+
 /** The store of runs. */
 export class RunStore extends Context.Service<
   RunStore,
@@ -138,9 +149,10 @@ export class RunStore extends Context.Service<
     /** The commands of a run's inbox after number `after`, those that are still to come included. Never ends. */
     readonly watchInbox: (runId: string, after: number) => Stream.Stream<Numbered, RunStoreError>
     /**
-     * Takes the right to drive a run until the scope closes. Fails with `RunBusy` while somebody else has it.
+     * Takes the right to drive a run until the scope closes. Fails with `RunBusy` while somebody else has it. The right
+     * of a driver that died comes free by itself, within seconds.
      */
-    readonly lease: (runId: string) => Effect.Effect<void, RunBusy | RunStoreError, Scope.Scope>
+    readonly lease: (runId: string) => Effect.Effect<Lease, RunBusy | RunStoreError, Scope.Scope>
   }
 >()("checkrein/RunStore") {}
 

@@ -15,12 +15,12 @@ import type { SqlError } from "effect/sql/SqlError"
 import type * as Statement from "effect/sql/Statement"
 import { Command, type Numbered } from "../run/Command.ts"
 import * as RunEvent from "../run/RunEvent.ts"
-import * as Leases from "./Leases.ts"
 import * as PostgresAppend from "./PostgresAppend.ts"
 import { reconnecting } from "./Reconnect.ts"
 import { RunNotFound, RunStore, RunStoreError, RunSummary, StaleWriter } from "./RunStore.ts"
 import { isRepeated, storeError } from "./SqlFailure.ts"
 import * as SqliteAppend from "./SqliteAppend.ts"
+import * as SqlLeases from "./SqlLeases.ts"
 import * as SqlSchema from "./SqlSchema.ts"
 import * as SqlTransaction from "./SqlTransaction.ts"
 import * as Wakeups from "./Wakeups.ts"
@@ -123,10 +123,11 @@ export const make: Effect.Effect<RunStore["Service"], RunStoreError, SqlClient.S
     const wakeups = Wakeups.make()
     yield* Effect.forkScoped(noticeOthers(sql, wakeups))
 
+    const leases = SqlLeases.make(sql, SqlTransaction.onceOf(sql, transact))
     const append = yield* Effect.mapError(
       sql.onDialectOrElse({
-        pg: () => PostgresAppend.make(sql),
-        orElse: () => Effect.succeed(SqliteAppend.make(sql, transact))
+        pg: () => PostgresAppend.make(sql, leases),
+        orElse: () => Effect.succeed(SqliteAppend.make(sql, transact, leases))
       }),
       (error) => storeError("", error)
     )
@@ -225,7 +226,7 @@ export const make: Effect.Effect<RunStore["Service"], RunStoreError, SqlClient.S
           after: ({ id }) => id
         }),
 
-      lease: Leases.make()
+      lease: leases.take
     }
     return store
   })

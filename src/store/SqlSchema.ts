@@ -59,16 +59,23 @@ const runs = Effect.gen(function* () {
   )`
 })
 
-/** On Postgres a run says which append was its last, so that one whose outcome got lost on the way can be found. */
-const writers = Effect.gen(function* () {
+/** What several processes need to share runs. */
+const sharing = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
+  const { number, text } = typesOf(sql)
+  yield* sql`CREATE TABLE checkrein_leases (
+    run_id ${text} PRIMARY KEY,
+    holder TEXT NOT NULL,
+    until_ms ${number} NOT NULL
+  )`
+  // Which append was a run's last, so that one whose connection was lost can be found.
   yield* sql.onDialectOrElse({
     pg: () => Effect.asVoid(sql`ALTER TABLE checkrein_runs ADD COLUMN writer TEXT`),
     orElse: () => Effect.void
   })
 })
 
-const migrations = { "1_runs": runs, "2_writers": writers }
+const migrations = { "1_runs": runs, "2_sharing": sharing }
 const newest = Object.keys(migrations).length
 
 /** Makes or updates the tables. */

@@ -12,6 +12,7 @@ import * as SqlClient from "effect/sql/SqlClient"
 import type * as SqlConnection from "effect/sql/SqlConnection"
 import type { SqlError } from "effect/sql/SqlError"
 import type * as Statement from "effect/sql/Statement"
+import { answering, reconnecting } from "./Reconnect.ts"
 import type { Durability, RunStoreError } from "./RunStore.ts"
 import { refuseTransaction, storeError } from "./SqlFailure.ts"
 
@@ -28,7 +29,17 @@ export type Transact = <A>(
   write: (execute: Execute) => Effect.Effect<A, SqlError>
 ) => Effect.Effect<A, RunStoreError>
 
+/** Runs one statement for a run in a transaction of its own. It may be run twice, and must not mind. */
+export type Once = (
+  runId: string,
+  text: string,
+  params: ReadonlyArray<unknown>
+) => Effect.Effect<ReadonlyArray<SqlConnection.Row>, RunStoreError>
+
 type WithTransaction = <A, E, R>(effect: Effect.Effect<A, E, R>) => Effect.Effect<A, E | SqlError, R>
+
+// With the time for reconnecting, less than what a driver grants an append.
+export const answerLimit = "8 seconds"
 
 /** The text of a statement in the client's dialect; it is run with other parameters each time. */
 export const textOf = (statement: Statement.Statement<unknown>): string => statement.compile(true)[0]
@@ -153,3 +164,23 @@ export const make = Effect.fnUntraced(function* (sql: SqlClient.SqlClient) {
   }
   return transact
 })
+
+/** How this client runs a single statement that has to survive the process at least. */
+export const onceOf = (sql: SqlClient.SqlClient, transact: Transact): Once =>
+  sql.onDialectOrElse({
+    // A statement is a transaction: the round trips of an explicit one are spared.
+    pg: (): Once => (runId, text, params) =>
+      Effect.withFiber((fiber) =>
+        isInside(sql, fiber.context)
+          ? Effect.fail(refuseTransaction(runId))
+          : Effect.scoped(
+              Effect.flatMap(sql.reserve, (connection) => connection.execute(text, params, undefined))
+            ).pipe(
+              answering(answerLimit),
+              reconnecting,
+              Effect.mapError((error) => storeError(runId, error))
+            )
+      ),
+    orElse: (): Once => (runId, text, params) =>
+      transact(runId, "process", (execute) => execute(text, params))
+  })

@@ -4,6 +4,7 @@ import type * as SqlClient from "effect/sql/SqlClient"
 import type { SqlError } from "effect/sql/SqlError"
 import * as RunEvent from "../run/RunEvent.ts"
 import type { Append, RunStoreError } from "./RunStore.ts"
+import { type Due, renewParams, renewText, type SqlLeases } from "./SqlLeases.ts"
 import { type Execute, type Transact, textOf } from "./SqlTransaction.ts"
 
 // A statement may have only so many parameters.
@@ -12,7 +13,8 @@ const mostRows = 100
 /** Says whether the append was made: it was not if the run's next event was not the expected one. */
 export const make = (
   sql: SqlClient.SqlClient,
-  transact: Transact
+  transact: Transact,
+  leases: SqlLeases
 ): ((append: Append) => Effect.Effect<boolean, RunStoreError>) => {
   const create = textOf(
     sql`INSERT INTO checkrein_runs (run_id, agent, status, started_at, seq, summary)
@@ -26,6 +28,7 @@ export const make = (
     sql`UPDATE checkrein_runs SET status = ${""}, seq = ${0}, summary = ${""}
       WHERE run_id = ${""} AND seq = ${0} RETURNING run_no`
   )
+  const renew = renewText(sql)
   const inserts = new Map<number, string>()
   const insert = (count: number): string => {
     const known = inserts.get(count)
@@ -56,10 +59,11 @@ export const make = (
 
   const write = Effect.fnUntraced(function* (
     execute: Execute,
-    append: Append
-  ): Effect.fn.Return<boolean, SqlError> {
+    append: Append,
+    due: Due | undefined
+  ): Effect.fn.Return<{ readonly written: boolean; readonly renewed?: boolean }, SqlError> {
     const run = yield* take(execute, append)
-    if (run === undefined) return false
+    if (run === undefined) return { written: false }
     const { events, expected } = append
     for (let start = 0; start < events.length; start += mostRows) {
       const some = events.slice(start, start + mostRows)
@@ -68,8 +72,20 @@ export const make = (
         some.flatMap((event, i) => [run, expected + start + i, RunEvent.encode(event)])
       )
     }
-    return true
+    if (due === undefined) return { written: true }
+    const [renewed] = yield* execute(renew, renewParams(due))
+    return { written: true, renewed: renewed !== undefined }
   })
 
-  return (append) => transact(append.runId, append.durability, (execute) => write(execute, append))
+  return (append) =>
+    Effect.suspend(() => {
+      const due = leases.due(append.runId)
+      return Effect.map(
+        transact(append.runId, append.durability, (execute) => write(execute, append, due)),
+        ({ renewed, written }) => {
+          if (renewed !== undefined) due?.settle(renewed)
+          return written
+        }
+      )
+    })
 }

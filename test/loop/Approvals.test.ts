@@ -554,7 +554,7 @@ describe("deciding", () => {
       // Each append takes a moment, and no lease keeps the two apart.
       const elsewhere: RunStore.RunStore["Service"] = {
         ...store,
-        lease: () => Effect.void,
+        lease: () => Effect.succeed({ check: Effect.void, lost: Effect.never }),
         append: (append) => Effect.andThen(settle, store.append(append))
       }
       const attempt = Effect.exit(

@@ -1,0 +1,154 @@
+/**
+ * The right to drive a run, among all processes on one database, by the database's own clock: a row with its holder and
+ * when it ends. Its holder renews it as long as it lives, and counts on less than it has: by its own monotonic clock,
+ * from before it asked, it stops early enough for what runs to end before the right does.
+ */
+import { randomUUID } from "node:crypto"
+import * as Deferred from "effect/Deferred"
+import * as Effect from "effect/Effect"
+import * as Result from "effect/Result"
+import type * as Scope from "effect/Scope"
+import type * as SqlClient from "effect/sql/SqlClient"
+import { type Lease, RunBusy, RunStoreError } from "./RunStore.ts"
+import { storeError } from "./SqlFailure.ts"
+import { type Once, textOf } from "./SqlTransaction.ts"
+import { atMost, inWorldTime, worldMs } from "./TimeLimit.ts"
+
+/** How long a right outlives its last renewal, in milliseconds. */
+export const leaseMs = 15_000
+const renewAfterMs = leaseMs / 3
+// Sooner than the timer would, so that a run that writes something is renewed by what it writes anyway.
+const rideAfterMs = leaseMs / 4
+const stopAfterMs = leaseMs - 3_000
+const tryAgainMs = 500
+const releaseLimit = "2 seconds"
+
+/** The database's clock, in milliseconds, as an expression. */
+export const nowText = (sql: SqlClient.SqlClient): string =>
+  sql.onDialectOrElse({
+    pg: () => "(extract(epoch FROM clock_timestamp()) * 1000)::bigint",
+    orElse: () => "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
+  })
+
+/** The renewal of a lease that is due, for an append to take along. */
+export interface Due {
+  readonly runId: string
+  readonly holder: string
+  /** Says whether the holder had it still. */
+  readonly settle: (held: boolean) => void
+}
+
+interface Held {
+  readonly holder: string
+  readonly lost: Deferred.Deferred<never, RunBusy | RunStoreError>
+  /** Until when, by the monotonic clock, counting from before the database was last asked. */
+  renewedMs: number
+  gone: boolean
+}
+
+/** The leases that one store holds. */
+export interface SqlLeases {
+  readonly take: (runId: string) => Effect.Effect<Lease, RunBusy | RunStoreError, Scope.Scope>
+  /** What an append to this run should renew along with it: mostly nothing. */
+  readonly due: (runId: string) => Due | undefined
+}
+
+/** The statement that renews a lease, with the parameters of `renewParams`; it yields a row if the holder had it still. */
+export const renewText = (sql: SqlClient.SqlClient): string =>
+  textOf(sql`UPDATE checkrein_leases SET until_ms = ${sql.literal(nowText(sql))} + ${leaseMs}
+    WHERE run_id = ${""} AND holder = ${""} RETURNING run_id`)
+
+export const renewParams = ({ holder, runId }: Pick<Due, "holder" | "runId">) => [leaseMs, runId, holder]
+
+const notRenewed = (runId: string) =>
+  new RunStoreError({
+    runId,
+    kind: "timed_out",
+    problem: "the right to drive the run could not be renewed in time; is the store reachable?"
+  })
+
+/** No lease is held yet. */
+export const make = (sql: SqlClient.SqlClient, once: Once): SqlLeases => {
+  const now = sql.literal(nowText(sql))
+  const takeText = textOf(sql`INSERT INTO checkrein_leases (run_id, holder, until_ms)
+    VALUES (${""}, ${""}, ${now} + ${leaseMs})
+    ON CONFLICT (run_id) DO UPDATE SET holder = excluded.holder, until_ms = excluded.until_ms
+    WHERE checkrein_leases.until_ms <= ${now} OR checkrein_leases.holder = excluded.holder
+    RETURNING run_id`)
+  const releaseText = textOf(sql`DELETE FROM checkrein_leases WHERE run_id = ${""} AND holder = ${""}`)
+  const renew = renewText(sql)
+  const all = new Map<string, Held>()
+
+  const settle = (runId: string, held: Held, askedMs: number, had: boolean): void => {
+    if (had) held.renewedMs = Math.max(held.renewedMs, askedMs)
+    else {
+      held.gone = true
+      Deferred.doneUnsafe(held.lost, Effect.fail(new RunBusy({ runId })))
+    }
+  }
+
+  /** Renews a lease whenever it is due, until it is lost. */
+  const keep = Effect.fnUntraced(function* (runId: string, held: Held) {
+    let failure: RunStoreError | undefined
+    while (!held.gone) {
+      const endsMs = held.renewedMs + stopAfterMs
+      const wokenMs = worldMs()
+      if (failure !== undefined && wokenMs >= endsMs) {
+        held.gone = true
+        return yield* Deferred.fail(held.lost, failure)
+      }
+      const nextMs = failure === undefined ? held.renewedMs + renewAfterMs : wokenMs + tryAgainMs
+      yield* Effect.sleep(Math.max(0, Math.min(nextMs, endsMs) - wokenMs))
+      const askedMs = worldMs()
+      if (askedMs < held.renewedMs + renewAfterMs) continue
+      // A process that was held up is late, but if nobody was quicker the right is still its own.
+      const limitMs = Math.max(1_000, endsMs - askedMs)
+      const asked = yield* once(runId, renew, renewParams({ runId, holder: held.holder })).pipe(
+        atMost(limitMs, () => Effect.fail(notRenewed(runId))),
+        // A client that is closed while a run goes on breaks down rather than fails.
+        Effect.catchDefect((defect) => Effect.fail(storeError(runId, defect))),
+        Effect.result
+      )
+      failure = Result.isFailure(asked) ? asked.failure : undefined
+      if (Result.isSuccess(asked)) settle(runId, held, askedMs, asked.success.length > 0)
+    }
+  })
+
+  const take = Effect.fnUntraced(function* (runId: string) {
+    const holder = randomUUID()
+    const held: Held = { holder, lost: Deferred.makeUnsafe(), renewedMs: worldMs(), gone: false }
+    yield* Effect.addFinalizer(() => {
+      if (all.get(runId) === held) all.delete(runId)
+      // It ends by itself, if it cannot be given back.
+      const release = Effect.exit(once(runId, releaseText, [runId, holder]))
+      return held.gone ? Effect.void : inWorldTime(atMost(releaseLimit, () => Effect.void)(release))
+    })
+    const [taken] = yield* once(runId, takeText, [runId, holder, leaseMs])
+    if (taken === undefined) {
+      held.gone = true
+      return yield* new RunBusy({ runId })
+    }
+    all.set(runId, held)
+    yield* Effect.forkScoped(inWorldTime(keep(runId, held)))
+    const lease: Lease = {
+      check: Effect.suspend(() =>
+        held.gone || worldMs() >= held.renewedMs + stopAfterMs
+          ? Effect.fail(new RunBusy({ runId }))
+          : Effect.void
+      ),
+      lost: Deferred.await(held.lost)
+    }
+    return lease
+  })
+
+  return {
+    take,
+    due: (runId) => {
+      const held = all.get(runId)
+      const askedMs = worldMs()
+      return held === undefined || held.gone || askedMs < held.renewedMs + rideAfterMs
+        ? undefined
+        : { runId, holder: held.holder, settle: (had) => settle(runId, held, askedMs, had) }
+    }
+  }
+}
