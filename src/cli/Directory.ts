@@ -2,6 +2,7 @@
  * A directory that a model may look into and nothing beyond it: paths and symbolic links that lead out are refused, and
  * whatever cannot be done is answered in words that tell the model what to do instead.
  */
+import { hash } from "node:crypto"
 import * as Effect from "effect/Effect"
 import * as FileSystem from "effect/FileSystem"
 import * as Path from "effect/Path"
@@ -29,6 +30,16 @@ export const leftOut: ReadonlySet<string> = new Set([".git", ".checkrein", "node
 export interface Entry {
   readonly path: string
   readonly bytes: number
+}
+
+/**
+ * A page of a text file, in words that say how to get the next. `digest` is that of the bytes that were read; `part` says
+ * which these are, if they are not all.
+ */
+export interface Page extends Pick<Entry, "path"> {
+  readonly text: string
+  readonly digest: string
+  readonly part?: string
 }
 
 /** The files below a folder, by name; `note` says what is missing. */
@@ -60,7 +71,7 @@ export interface Directory {
   readonly root: string
   readonly list: (folder: string) => Answer<Listing>
   /** A page of a text file, from a byte on. */
-  readonly read: (path: string, offset: number) => Answer<string>
+  readonly read: (path: string, offset: number) => Answer<Page>
   /** The lines that contain a text, in any case, in all files. */
   readonly search: (
     text: string,
@@ -104,6 +115,9 @@ const kinds: { readonly [type in FileSystem.File.Type]: string } = {
 
 // A disk that ignores case opens `.GIT` as `.git`.
 const isLeftOut = (name: string): boolean => leftOut.has(name.toLowerCase())
+
+// As `sha256sum` prints it, so that anybody can tell whether a file is still the same.
+const digestOf = (bytes: Uint8Array): string => `sha256:${hash("sha256", bytes)}`
 
 const isText = (bytes: Uint8Array): boolean => !bytes.includes(0)
 
@@ -259,7 +273,13 @@ export const open = (
       // A pipe or a device would keep a reader waiting for ever.
       if (info.type !== "File") return yield* refused(`${path} is ${kinds[info.type]}, and cannot be read.`)
       const size = Number(info.size)
-      if (size === 0) return `(${path} is empty)`
+      const pageOf = (bytes: Uint8Array, text: string, part?: string): Page => ({
+        path: nameOf(real),
+        text,
+        digest: digestOf(bytes),
+        ...(part === undefined ? undefined : { part })
+      })
+      if (size === 0) return pageOf(new Uint8Array(), `(${path} is empty)`)
       if (offset >= size)
         return yield* refused(`${path} ends at byte ${size}; there is nothing from ${offset} on.`)
       const bytes = new Uint8Array(Math.min(pageBytes, size - offset))
@@ -273,9 +293,10 @@ export const open = (
       const page = offset + count < size ? wholeLines(got) : got
       const end = offset + page.length
       const text = new TextDecoder().decode(page)
-      if (end >= size) return text
-      const more = `Bytes ${offset} to ${end} of ${size}. For the next page call read_file with offset ${end}.`
-      return `${text}${text.endsWith("\n") ? "" : "\n"}[${more}]`
+      const which = `${offset} to ${end} of ${size}`
+      if (end >= size) return pageOf(page, text, offset === 0 ? undefined : `bytes ${which}`)
+      const more = `Bytes ${which}. For the next page call read_file with offset ${end}.`
+      return pageOf(page, `${text}${text.endsWith("\n") ? "" : "\n"}[${more}]`, `bytes ${which}`)
     })
 
     const searchOne = (

@@ -13,6 +13,7 @@ import type * as FileSystem from "effect/FileSystem"
 import type * as Path from "effect/Path"
 import * as Schema from "effect/Schema"
 import * as Agent from "../Agent.ts"
+import type { Evidence } from "../run/RunEvent.ts"
 import { CurrentCall } from "../tool/CurrentCall.ts"
 import { ToolFailure } from "../tool/ToolFailure.ts"
 import * as ToolPolicy from "../tool/ToolPolicy.ts"
@@ -103,6 +104,26 @@ const lookUp = (directory: Directory.Directory) => (call: ToolPolicy.Call) =>
       )
     : Effect.succeed(ToolPolicy.unknown)
 
+/** Tells where was looked and what was seen, for whoever takes the run over. */
+const told = ({ root }: Directory.Directory, ...items: ReadonlyArray<Evidence>): Effect.Effect<void> =>
+  Effect.flatMap(CurrentCall, ({ evidence }) =>
+    Effect.forEach([{ kind: "source" as const, name: root }, ...items], evidence, { discard: true })
+  )
+
+const fileRead = ({ digest, part, path }: Directory.Page): Evidence => ({
+  kind: "file",
+  name: path,
+  digest,
+  ...(part === undefined ? undefined : { outcome: part })
+})
+
+const searched = (text: string, { found, searched }: Directory.Search): Evidence => {
+  const where = found.map(({ lines, path }) => `${path} (${lines})`).join(", ")
+  const outcome =
+    where === "" ? `in none of ${searched} text files` : `in ${where}, of ${searched} text files`
+  return { kind: "observation", name: `searched for ${JSON.stringify(text)}`, outcome }
+}
+
 /** The agent for a directory. Fails if there is no such directory. */
 export const make = (
   root: string,
@@ -116,15 +137,20 @@ export const make = (
     const deleteFile = DeleteFile.annotate(ToolPolicy.Reconcile, lookUp(directory))
     const toolkit = Toolkit.make(ListFiles, ReadFile, ScanArchive, deleteFile)
     const handlers = toolkit.toLayer({
-      list_files: ({ folder }) => directory.list(folder ?? ""),
-      read_file: ({ offset, path }) => directory.read(path, offset ?? 0),
+      list_files: ({ folder }) => Effect.andThen(told(directory), directory.list(folder ?? "")),
+      read_file: ({ offset, path }) =>
+        told(directory).pipe(
+          Effect.andThen(directory.read(path, offset ?? 0)),
+          Effect.tap((page) => told(directory, fileRead(page))),
+          Effect.map(({ text }) => text)
+        ),
       scan_archive: ({ text }) =>
         Effect.flatMap(CurrentCall, ({ progress }) =>
           directory.search(text, (done, total) =>
             progress(`scanned ${done} of ${total} files`, { done, total })
           )
-        ),
-      delete_file: ({ path }) => directory.remove(path)
+        ).pipe(Effect.tap((search) => told(directory, searched(text, search)))),
+      delete_file: ({ path }) => Effect.andThen(told(directory), directory.remove(path))
     })
     return Agent.make(`${prefix}${directory.root}`, {
       instructions,

@@ -1,9 +1,11 @@
 import { execFileSync } from "node:child_process"
+import { createHash } from "node:crypto"
 import {
   chmodSync,
   existsSync,
   mkdirSync,
   readFileSync,
+  rmSync,
   symlinkSync,
   truncateSync,
   writeFileSync
@@ -49,6 +51,10 @@ const said = <A>(look: (directory: Directory.Directory) => Effect.Effect<A, { re
     })
   )
 
+/** The same of a file. */
+const read = (file: string, offset = 0) =>
+  said((directory) => Effect.map(directory.read(file, offset), ({ text }) => text))
+
 describe("what leads out of the directory", () => {
   const ways = [
     ["the parent", "../secret.txt", "leads out of the directory"],
@@ -64,7 +70,7 @@ describe("what leads out of the directory", () => {
   for (const [name, way, refusal] of ways) {
     it.effect(`${name} is refused in words`, () =>
       Effect.gen(function* () {
-        const answer = yield* said((directory) => directory.read(way, 0))
+        const answer = yield* read(way)
         expect(answer).toContain(refusal)
         expect(answer).not.toContain("swordfish")
       })
@@ -74,7 +80,7 @@ describe("what leads out of the directory", () => {
   it.effect("is not told apart: what exists outside and what does not get the same answer", () =>
     Effect.gen(function* () {
       const answers = yield* Effect.forEach(["up/secret.txt", "up/nothing", "up/nothing/at/all"], (way) =>
-        Effect.all([said((directory) => directory.read(way, 0)), said((directory) => directory.remove(way))])
+        Effect.all([read(way), said((directory) => directory.remove(way))])
       )
       for (const answer of answers.flat()) expect(answer).toContain("symbolic link that leads out")
     })
@@ -83,13 +89,11 @@ describe("what leads out of the directory", () => {
   it.effect("what is left out of listings can be neither read nor deleted by name", () =>
     Effect.gen(function* () {
       for (const way of [".git/config", "archive/../.git/config", ".git", ".GIT/config"]) {
-        expect(yield* said((directory) => directory.read(way, 0))).toContain("is left out here")
+        expect(yield* read(way)).toContain("is left out here")
         expect(yield* said((directory) => directory.remove(way))).toContain("is left out here")
       }
       symlinkSync(at(".git"), path("logs", "archive", "history"))
-      expect(yield* said((directory) => directory.read("archive/history/config", 0))).toContain(
-        ".git is left out here"
-      )
+      expect(yield* read("archive/history/config")).toContain(".git is left out here")
       expect(yield* said((directory) => directory.remove("archive/history/config"))).toContain(
         ".git is left out here"
       )
@@ -201,7 +205,7 @@ describe("what cannot be read", () => {
   for (const [file, answer] of answers) {
     it.effect(`"${file}" is answered in words, without saying where the directory is`, () =>
       Effect.gen(function* () {
-        const words = yield* said((directory) => directory.read(file, 0))
+        const words = yield* read(file)
         expect(words).toContain(answer)
         expect(words).not.toContain(path(""))
       })
@@ -214,6 +218,39 @@ describe("what cannot be read", () => {
         Effect.flip(Directory.open(root)).pipe(Effect.provide(NodeServices.layer))
       expect((yield* open(path("gone"))).message).toBe(`there is no directory ${path("gone")}`)
       expect((yield* open(path("secret.txt"))).message).toContain("is not a directory")
+    })
+  )
+})
+
+describe("a page", () => {
+  const sha256 = (bytes: string | Uint8Array) => `sha256:${createHash("sha256").update(bytes).digest("hex")}`
+  const pageOf = (file: string, offset = 0) =>
+    inDirectory((directory) => Effect.map(directory.read(file, offset), ({ text: _, ...page }) => page))
+
+  it.effect("has the path of the file itself and the digest of its bytes, as sha256sum prints it", () =>
+    Effect.gen(function* () {
+      const digest = sha256(readFileSync(at("errors.log")))
+      expect(yield* pageOf("errors.log")).toEqual({ path: "errors.log", digest })
+      expect(yield* pageOf("archive/../latest.log")).toEqual({ path: "errors.log", digest })
+      expect(yield* pageOf("empty.log")).toEqual({ path: "empty.log", digest: sha256("") })
+    })
+  )
+
+  it.effect("of a part says which, and has the digest of that alone", () =>
+    Effect.gen(function* () {
+      writeFileSync(path("logs", "two-pages.log"), `${"x".repeat(Directory.pageBytes - 1)}\nthe end`)
+      const size = Directory.pageBytes + 7
+      expect(yield* pageOf("two-pages.log")).toEqual({
+        path: "two-pages.log",
+        digest: sha256(`${"x".repeat(Directory.pageBytes - 1)}\n`),
+        part: `bytes 0 to ${Directory.pageBytes} of ${size}`
+      })
+      expect(yield* pageOf("two-pages.log", Directory.pageBytes)).toEqual({
+        path: "two-pages.log",
+        digest: sha256("the end"),
+        part: `bytes ${Directory.pageBytes} to ${size} of ${size}`
+      })
+      rmSync(at("two-pages.log"))
     })
   )
 })
@@ -231,7 +268,7 @@ describe("large files", () => {
         Effect.gen(function* () {
           const texts: Array<string> = []
           for (let offset: number | undefined = 0; offset !== undefined; ) {
-            const page: string = yield* directory.read(file, offset)
+            const page: string = (yield* directory.read(file, offset)).text
             const [note, next] = /\n?\[Bytes \d+ to \d+ of \d+\. .*offset (\d+)\.\]$/.exec(page) ?? []
             texts.push(note === undefined ? page : page.slice(0, -note.length))
             offset = next === undefined ? undefined : Number(next)
@@ -260,7 +297,7 @@ describe("large files", () => {
 
   it.effect("end somewhere", () =>
     Effect.gen(function* () {
-      const words = yield* said((directory) => directory.read("errors.log", 999))
+      const words = yield* read("errors.log", 999)
       expect(words).toBe("errors.log ends at byte 36; there is nothing from 999 on.")
     })
   )
