@@ -1,0 +1,92 @@
+/**
+ * Proves that an agent loses nothing and does nothing twice, by stopping it wherever it can be stopped.
+ *
+ * A run is driven once to see where it meets the world: before and after each append to the store, in the middle of each
+ * model call, before, in and after each tool. Then it is run again for each of these seams, stopped there, by interruption
+ * of its fiber, by a defect and by the death of its driver, and taken up until it ends. What comes of it is held against
+ * the undisturbed run. It takes no network and no time: a script is the model, and the clock is the kit's own.
+ *
+ * @example
+ * ```ts
+ * import { assert, it } from "@effect/vitest"
+ * import { Agent } from "checkrein"
+ * import { Scripted } from "checkrein/provider"
+ * import { CrashKit } from "checkrein/testing"
+ * import { Effect, Layer, Schema } from "effect"
+ * import { Tool, Toolkit } from "effect/ai"
+ *
+ * const Charge = Tool.make("charge", { parameters: Schema.Struct({ order: Schema.String }), success: Schema.String })
+ * const tools = Toolkit.make(Charge)
+ * const cashier = Agent.make("cashier", { toolkit: tools, limits: { turns: 5 } })
+ *
+ * it.effect("charges once, wherever it is stopped", () =>
+ *   Effect.gen(function* () {
+ *     const report = yield* CrashKit.check({
+ *       agent: cashier,
+ *       input: "Charge order 7.",
+ *       layer: Layer.merge(
+ *         tools.toLayer({ charge: ({ order }) => Effect.as(CrashKit.happened(`charged ${order}`), "done") }),
+ *         Scripted.layer(Scripted.make("cashier", [Scripted.call("charge", { order: "7" }), Scripted.text("Done.")]))
+ *       )
+ *     })
+ *     assert.deepStrictEqual(report.broken, [])
+ *   })
+ * )
+ * ```
+ */
+import * as Effect from "effect/Effect"
+import type * as Layer from "effect/Layer"
+import * as MemoryRunStore from "../store/MemoryRunStore.ts"
+import { type RunNotFound, RunStore, type RunStoreError } from "../store/RunStore.ts"
+import * as Ledger from "./crash/Ledger.ts"
+import * as Report from "./crash/Report.ts"
+import * as Seam from "./crash/Seam.ts"
+import * as Subject from "./crash/Subject.ts"
+import type * as Time from "./crash/Time.ts"
+
+export type { CallCount, Ending } from "./crash/Observation.ts"
+export type { Broken, Name } from "./crash/Promises.ts"
+export type { Account, Report, Visit } from "./crash/Report.ts"
+export type { Fault, Point, Seam, Way } from "./crash/Seam.ts"
+export { happened, happenedOnce, hasHappened } from "./crash/World.ts"
+
+/** What is checked, and how. */
+export interface Options<RO, LE, RI, SE> extends Subject.Options<RO, LE, RI> {
+  /** Where the runs are kept, built anew for each run. Default: in memory. */
+  readonly store?: Layer.Layer<RunStore, SE> | undefined
+  /** How the runs are stopped. Default: `interruption`, `defect` and `crash`. */
+  readonly ways?: ReadonlyArray<Exclude<Seam.Way, "kill">> | undefined
+  /** The seams at which they are stopped. Default: all. */
+  readonly only?: ((seam: Seam.Seam) => boolean) | undefined
+  /**
+   * `test` (default) runs on a clock of its own, which moves when the run has nothing else to do. `live` is for tools and
+   * stores that really wait: a server, a database.
+   */
+  readonly clock?: Time.Clock | undefined
+}
+
+/**
+ * Stops an agent at every seam, in every way, and says which promises it has broken.
+ *
+ * The final transcript, the cost and the ending have to be those of the undisturbed run, with these exceptions: a model
+ * call that was lost counts as a turn and costs its estimate, so that a limit may come earlier; a tool that was broken is
+ * answered with an error; and the outcome of a tool that changes the world may be unknown. Then its `Reconcile` is asked,
+ * or else the kit says what it has seen. What needs no person is never repeated and never lost: a read-only or idempotent
+ * tool runs at least once, any other at most once.
+ *
+ * Fails if the store does, or the layer.
+ */
+export const check = <RO, LE, RI, SE = never>(
+  options: Options<RO, LE, RI, SE>
+): Effect.Effect<Report.Report, RunNotFound | RunStoreError | LE | SE, RI> => {
+  const { clock = "test", only = () => true, ways = Seam.inProcess } = options
+  const store: Layer.Layer<RunStore, SE> = options.store ?? MemoryRunStore.layer
+  const subject = Subject.make(options)
+  const observe: Report.Observe<RunNotFound | RunStoreError | LE | SE, RI> = (fault, telling) =>
+    Effect.gen(function* () {
+      const runId = yield* Subject.newRunId
+      const run = { store: yield* RunStore, runId, ledger: Ledger.memory(), clock, telling, fault }
+      return yield* subject.observe(run)
+    }).pipe(Effect.provide(store, { local: true }))
+  return Report.make(observe, { ways, only, concurrency: 1 })
+}

@@ -1,0 +1,161 @@
+/**
+ * What can be seen of a run when it is over: how it ended, the journals, and what the ledger says.
+ */
+import * as Effect from "effect/Effect"
+import * as Money from "../../run/Money.ts"
+import type { Estimate, Reason, RunEvent } from "../../run/RunEvent.ts"
+import { load, RunStore, type Stored } from "../../store/RunStore.ts"
+import type * as Ledger from "./Ledger.ts"
+
+/** How a run ended for good: the tag of its exit and its reason, or what is outside any run, with what was said of it. */
+export interface Ending {
+  readonly tag: string
+  readonly reason: Reason | undefined
+  readonly problem: string
+}
+
+/** A run that is over. */
+export interface Observation {
+  readonly runId: string
+  readonly ending: Ending
+  /** What it was stopped by on the way, in order. */
+  readonly stops: ReadonlyArray<string>
+  /** Its journal and those of its child runs, by id. */
+  readonly runs: ReadonlyMap<string, Stored>
+  /** The journals that could not be read, with the reason. */
+  readonly unreadable: ReadonlyMap<string, string>
+  readonly entries: ReadonlyArray<Ledger.Entry>
+}
+
+/** The calls of a run that are runs of their own, by the ids of those. */
+const childrenOf = (runId: string, events: ReadonlyArray<RunEvent>): ReadonlyArray<string> =>
+  events.flatMap((event) =>
+    event.type === "turn"
+      ? event.calls.flatMap((call) => (call.agent === true ? [`${runId}/${call.callId}`] : []))
+      : []
+  )
+
+/** Reads what there is of a run and of its child runs. */
+export const read = Effect.fnUntraced(function* (
+  store: RunStore["Service"],
+  runId: string,
+  ended: Pick<Observation, "ending" | "stops">,
+  ledger: Ledger.Ledger
+) {
+  const runs = new Map<string, Stored>()
+  const unreadable = new Map<string, string>()
+  const waiting = [runId]
+  for (let next = waiting.pop(); next !== undefined; next = waiting.pop()) {
+    const id = next
+    yield* Effect.match(Effect.provideService(load(id), RunStore, store), {
+      // A call may have ended before its child run began.
+      onFailure: (error) => {
+        if (id === runId || error._tag !== "RunNotFound") unreadable.set(id, error.message)
+      },
+      onSuccess: (stored) => {
+        runs.set(id, stored)
+        waiting.push(...childrenOf(id, stored.events))
+      }
+    })
+  }
+  const observation: Observation = { runId, ...ended, runs, unreadable, entries: ledger.read() }
+  return observation
+})
+
+/** What a run has spent: on answers that it got, and on model calls that never came back, each at its estimate. */
+export interface Spent {
+  readonly turns: number
+  readonly usd: number
+  readonly lostTurns: number
+  readonly lostUsd: number
+  /** By its calls that are runs of their own. */
+  readonly childrenUsd: number
+}
+
+/** Adds up what a journal says. */
+export const spentIn = (events: ReadonlyArray<RunEvent>): Spent => {
+  let claim: Estimate | undefined
+  let [turns, usd, lostTurns, lostUsd] = [0, 0, 0, 0]
+  const children = new Map<string, number>()
+  const lose = () => {
+    if (claim === undefined) return
+    lostTurns++
+    lostUsd = Money.add(lostUsd, claim.costUsd)
+    claim = undefined
+  }
+  for (const event of events) {
+    switch (event.type) {
+      case "turn_started":
+        lose()
+        claim = event.estimate
+        break
+      case "turn":
+        turns++
+        usd = Money.add(usd, event.costUsd)
+        claim = undefined
+        break
+      case "turn_failed":
+        usd = Money.add(usd, event.costUsd)
+        claim = undefined
+        break
+      case "run_resumed":
+      case "run_stopped":
+      case "handoff":
+        lose()
+        break
+      case "tool_result":
+      case "child_suspended":
+        if (event.childCostUsd !== undefined) children.set(event.callId, event.childCostUsd)
+        break
+      default:
+    }
+  }
+  const childrenUsd = [...children.values()].reduce(Money.add, 0)
+  return { turns, usd, lostTurns, lostUsd, childrenUsd }
+}
+
+/** What the ledger says of one call. */
+export interface CallCount {
+  readonly runId: string
+  readonly callId: string
+  readonly tool: string
+  readonly effect: Ledger.Of<"Entered">["effect"]
+  /** How often its handler was entered, apart from the times of which it vouched that it did nothing. */
+  readonly times: number
+  /** The idempotency keys under which it was entered. */
+  readonly keys: ReadonlyArray<string>
+  /** What took place in the world, once for each time. */
+  readonly effects: ReadonlyArray<string>
+}
+
+/** Counts what the ledger says of each call, in the order in which they began. */
+export const callsIn = (entries: ReadonlyArray<Ledger.Entry>): ReadonlyArray<CallCount> => {
+  const calls = new Map<string, CallCount>()
+  const change = (runId: string, callId: string, by: (call: CallCount) => CallCount) => {
+    const id = `${runId}/${callId}`
+    const call = calls.get(id)
+    if (call !== undefined) calls.set(id, by(call))
+  }
+  for (const entry of entries) {
+    switch (entry._tag) {
+      case "Entered": {
+        const { callId, effect, key, runId, tool } = entry
+        const id = `${runId}/${callId}`
+        const call = calls.get(id) ?? { runId, callId, tool, effect, times: 0, keys: [], effects: [] }
+        const keys = call.keys.includes(key) ? call.keys : [...call.keys, key]
+        calls.set(id, { ...call, times: call.times + 1, keys })
+        break
+      }
+      case "Left":
+        if (entry.as === "nothing")
+          change(entry.runId, entry.callId, (call) => ({ ...call, times: call.times - 1 }))
+        break
+      case "Happened":
+        change(entry.runId, entry.callId, (call) => ({ ...call, effects: [...call.effects, entry.effect] }))
+        break
+      case "Stored":
+        break
+    }
+  }
+  return [...calls.values()]
+}

@@ -1,0 +1,49 @@
+/**
+ * How time passes for a run that is tested: on a clock of its own that moves when the run has nothing else to do, or for
+ * real.
+ */
+import type * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
+import * as TestClock from "effect/testing/TestClock"
+
+/**
+ * `test` takes no real time, however long tools and waits take; `live` is for tools and stores that wait for something
+ * real, such as a database or a server.
+ */
+export type Clock = "test" | "live"
+
+/** Runs something on a new clock, or on the one that is there. */
+export const on =
+  (clock: Clock) =>
+  <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
+    clock === "live"
+      ? effect
+      : Effect.provide(effect, TestClock.layer({ warningDelay: "1 minute" }), { local: true })
+
+/** Lets some time pass. */
+export const pass = (clock: Clock, duration: Duration.Input): Effect.Effect<void> =>
+  clock === "live" ? Effect.sleep(duration) : TestClock.adjust(duration)
+
+// Whatever can go on without time has gone on after so many turns of the event loop.
+const turns = 32
+const stepsOfASecond = 600
+const mostSteps = 1_000
+
+/**
+ * Waits until a fiber is done, and lets time pass for it: a second for each step, later an hour. Yields whether it is
+ * done; on the test clock it may not be, however much time passes.
+ */
+export const awaitEnd = (fiber: Fiber.Fiber<unknown, unknown>, clock: Clock): Effect.Effect<boolean> =>
+  clock === "live"
+    ? Effect.as(Fiber.await(fiber), true)
+    : Effect.gen(function* () {
+        for (let step = 0; step < mostSteps; step++) {
+          for (let turn = 0; turn < turns; turn++) {
+            if (fiber.pollUnsafe() !== undefined) return true
+            yield* Effect.yieldNow
+          }
+          yield* TestClock.adjust(step < stepsOfASecond ? "1 second" : "1 hour")
+        }
+        return false
+      })

@@ -1,0 +1,48 @@
+/**
+ * A world for the tools of a test: what takes place in it is counted, and it outlives whatever stops the run.
+ */
+import * as Effect from "effect/Effect"
+import { CurrentCall } from "../../tool/CurrentCall.ts"
+import * as Ledger from "./Ledger.ts"
+
+const underKey = (ledger: Ledger.Ledger, key: string): boolean =>
+  ledger.read().some((entry) => entry._tag === "Happened" && entry.key === key)
+
+/**
+ * Says that something took place in the world, once for each time that it did: a charge, a mail, a row. Stands where the
+ * effect stands in a fake of a service, or in a handler. Outside of the crash kit it does nothing.
+ *
+ * @example
+ * ```ts
+ * import { Effect, Schema } from "effect"
+ * import { Tool, Toolkit } from "effect/ai"
+ * import { CrashKit } from "checkrein/testing"
+ *
+ * const Mail = Tool.make("send_mail", { parameters: Schema.Struct({ to: Schema.String }), success: Schema.String })
+ * const handlers = Toolkit.make(Mail).toLayer({
+ *   send_mail: ({ to }) => Effect.as(CrashKit.happened(`mail to ${to}`), "sent")
+ * })
+ * ```
+ */
+export const happened = (effect: string): Effect.Effect<void> =>
+  Effect.gen(function* () {
+    const { callId, runId } = yield* CurrentCall
+    const ledger = yield* Ledger.Current
+    ledger.write({ _tag: "Happened", runId, callId, effect })
+  })
+
+/**
+ * The same in a world that takes idempotency keys: under a key something takes place once. Yields whether it did now.
+ */
+export const happenedOnce = (key: string, effect: string): Effect.Effect<boolean> =>
+  Effect.gen(function* () {
+    const { callId, runId } = yield* CurrentCall
+    const ledger = yield* Ledger.Current
+    if (underKey(ledger, key)) return false
+    ledger.write({ _tag: "Happened", runId, callId, effect, key })
+    return true
+  })
+
+/** Whether something took place under a key: what a tool's `ToolPolicy.Reconcile` asks the world. */
+export const hasHappened = (key: string): Effect.Effect<boolean> =>
+  Effect.map(Ledger.Current, (ledger) => underKey(ledger, key))
