@@ -77,19 +77,25 @@ const noteOf = (reproduced: string | undefined): string =>
 
 /**
  * Reads everything there is, starts the test, waits for it and saves a note; with room for more it looks at the faulty
- * file once more, and submits. The useful file comes last.
+ * file once more, and submits. The useful file comes last. Told to hand over, it goes straight to what a handoff needs.
  */
-export const investigate = Script.make("investigate", (turn, { toolResults }) => {
+export const investigate = Script.make("investigate", (turn, { lastToolResult, task, toolResults }) => {
   const call = (name: string, args: object) => Script.call(name, args, { id: `c${turn}` })
-  const path = [...ExportTree.files.keys()][turn]
-  if (path !== undefined) return call("read_source", { path })
+  const times = (text: string) => toolResults.filter((content) => content === text).length
+  const [unread] = [...ExportTree.files].filter(([, text]) => times(text) === 0)
+  const started = toolResults.some((content) => content.startsWith("Started: "))
   const [reproduced] = toolResults.flatMap(
     (content) => /\d+ of \d+ tests failed: .+/.exec(content)?.[0] ?? []
   )
-  const step = turn - ExportTree.files.size
-  if (step === 0) return call("start_test", { path: ExportTree.test })
-  if (step === 1) return call("observe_test", { id: "test-1" })
-  if (step === 2) return call("save_handoff", { text: noteOf(reproduced) })
-  if (step === 3 || reproduced === undefined) return call("read_source", { path: fault })
-  return call("submit_result", { reproduced, codePath, explanation })
+  const handsOver = /\bWrite a handoff\b/.test(task)
+
+  if (unread !== undefined && !handsOver) return call("read_source", { path: unread[0] })
+  if (!started && !handsOver) return call("start_test", { path: ExportTree.test })
+  if (started && reproduced === undefined) return call("observe_test", { id: "test-1" })
+  if (times("Saved.") === 0) return call("save_handoff", { text: noteOf(reproduced) })
+  const looks = times(ExportTree.files.get(fault) ?? "")
+  if (looks < 2 && !lastToolResult.startsWith("Not run")) return call("read_source", { path: fault })
+  return reproduced === undefined
+    ? Script.text(noteOf(reproduced))
+    : call("submit_result", { reproduced, codePath, explanation })
 })

@@ -148,6 +148,28 @@ describe("investigate, taken up again", () => {
     )
   )
 
+  it.effect(
+    "after fewer calls than it needs, it has handed over what there was, and goes on from there",
+    () =>
+      onTestClock(
+        inMemory(
+          Effect.gen(function* () {
+            const { handoff, runId, ...ended } = yield* Demo.run("investigate", { limits: { toolCalls: 6 } })
+            assert.deepInclude(ended, { status: "budget_exceeded", toolRuns: 5, turns: 7 })
+            assert.deepStrictEqual(
+              handoff?.files.map(({ name }) => name),
+              paths.slice(0, 4)
+            )
+            assert.include(handoff?.summary, "nothing is reproduced yet")
+            assert.isEmpty(handoff?.commands)
+            const { output } = yield* resume(runId, { toolCalls: 24 })
+            assert.deepInclude(output, { reproduced: result })
+          })
+        ),
+        100
+      )
+  )
+
   it.effect("without a reserve, it never gets to the test's result, and says nothing of it", () =>
     onTestClock(
       inMemory(
