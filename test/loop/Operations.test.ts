@@ -411,6 +411,40 @@ describe("the same work again", () => {
     )
   }
 
+  check(
+    "what was seen of work by another process is not reused, even where everything else is",
+    function* () {
+      const lab = new Lab()
+      const bot = model([
+        call("start_test", "c1"),
+        looking("t1", "o1"),
+        looking("t1", "o2"),
+        Scripted.text("done")
+      ])
+      const agent = () => agentOf(bot, lab, { policy: { dedupe: "all" } })
+      yield* finish(Agent.run(agent(), "go", { runId: "r", limits: { turns: 3 } }))
+      const { events } = yield* finish(Agent.resume(agent(), "r", { limits: { turns: 9 } }))
+      expect(of(events, "tool_result", "o2")[0]?.disposition).toBe("executed")
+      expect(lab.looks).toEqual(["t1", "t1"])
+    }
+  )
+
+  check("nor what a tool says of work that does not say in its schema that it does", function* () {
+    let looks = 0
+    const Peek = Tool.make("peek", { success: Schema.Unknown }).annotate(Tool.Readonly, true)
+    const tools = Toolkit.make(Peek)
+    const handlers = tools.toLayer({
+      peek: () => Effect.sync(() => Operation.running({ id: "t1", label: `${++looks} of 9` }))
+    })
+    const bot = model([Scripted.call("peek", {}), Scripted.call("peek", {}), Scripted.text("done")])
+    const agent = Agent.make("a", { toolkit: tools, policy: { dedupe: "all" } }).pipe(
+      Agent.provide(handlers),
+      Agent.provide(bot.layer)
+    )
+    yield* finish(Agent.run(agent, "go"))
+    expect(looks).toBe(2)
+  })
+
   check("a read is not reused while work goes on that may change what it reads", function* () {
     const lab = new Lab()
     const bot = model([
@@ -705,6 +739,18 @@ describe("at a limit", () => {
         expect(of(events, "operation_ended")).toHaveLength(expected === undefined ? 1 : 0)
         expect(seconds(events)).toBe(Math.min(after, 10))
       }
+    })
+
+    check("that fails while the work still runs is not waited for", function* () {
+      const { events } = yield* stopping({
+        policy: cancel,
+        control: {
+          cancel: () => Effect.fail("denied"),
+          observe: ({ id }) => Effect.succeed(Operation.running({ id }))
+        }
+      }).run
+      expect(handled(events)).toEqual(["cancel_failed"])
+      expect(seconds(events)).toBe(0)
     })
 
     check("whose success cannot be looked at is trusted", function* () {

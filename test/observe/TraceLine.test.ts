@@ -150,7 +150,7 @@ const plant = (event: LiveEvent, also: ReadonlyArray<string>): LiveEvent => {
   for (const [key, value] of Object.entries(event)) {
     if (keep.has(key) || key === "parent") top[key] = value
     else if (key === "suspension") top[key] = replace(value, new Set(["runId", "reason"]))
-    else top[key] = replace(value, new Set(key === "exhausted" ? ["resource"] : []))
+    else top[key] = replace(value, new Set(key === "exhausted" ? ["resource", "pool"] : []))
   }
   return top as LiveEvent
 }
