@@ -34,8 +34,8 @@ export interface PolicyInput {
   /**
    * What happens at a limit to operations that still go on: they are left alone (`detach`, default), ended through their
    * tools' `Operation.Control` (`cancel`, 10 seconds at most), or given this long to come to their end, looked at every
-   * second. A grace begins at the limit: a run that stops for its time ends that much later. Wherever else a run stops,
-   * its operations are left alone.
+   * second. A grace begins at the limit: a run that stops for its time ends that much later, and at most 10 seconds after
+   * it if a look hangs. Wherever else a run stops, its operations are left alone.
    */
   readonly operations?: "detach" | "cancel" | { readonly grace: Duration.Input } | undefined
   /**
