@@ -112,12 +112,14 @@ const third = (transcript: Scripted.Transcript): Scripted.Reply => {
 }
 
 /** What is said where the task may not go on: the harness asks for a handoff in a message of its own. */
-const handoff = ({ lastToolResult }: Scripted.Transcript): Scripted.Reply =>
-  Scripted.text(
-    lastToolResult === ""
+const handoff = ({ toolResults }: Scripted.Transcript): Scripted.Reply => {
+  const last = toolResults.findLast((result) => !result.startsWith("Not run"))
+  return Scripted.text(
+    last === undefined
       ? "I had to stop before I had looked at anything."
-      : `I had to stop before I had an answer. The last that I saw: ${lastToolResult.slice(0, 500)}`
+      : `I had to stop before I had an answer. The last that I saw: ${last.slice(0, 500)}`
   )
+}
 
 /** The script: lists the files, then searches them for the word that the task is about, or deletes the one it names. */
 export const script: Scripted.Script = Scripted.make(name, (_, transcript) => {

@@ -1,10 +1,13 @@
 /**
  * How a run that is not running is told: in a sentence, as JSON, and with the commands by which it goes on.
  */
+import { raised } from "../run/GoingOn.ts"
+import type { Handoff } from "../run/Handoff.ts"
 import { textOf } from "../run/Message.ts"
 import type { Reason } from "../run/RunEvent.ts"
 import * as RunExit from "../run/RunExit.ts"
 import type { RunState } from "../run/RunState.ts"
+import * as HandoffScreen from "./HandoffScreen.ts"
 import * as Output from "./Output.ts"
 import * as Store from "./Store.ts"
 
@@ -48,6 +51,9 @@ const command = (
 const agentFlag = ({ agent }: Where): ReadonlyArray<string> =>
   agent === undefined ? [] : Store.flagged("--agent", agent)
 
+/** The command that prints the whole handoff of a run. */
+const show = (where: Where, run: RunState): string => command(where, "show", [run.runId], "--handoff")
+
 /** The command that resumes a run. */
 export const resume = (where: Where, ...args: ReadonlyArray<string>): string =>
   command(where, "resume", [where.root], ...args, ...agentFlag(where))
@@ -62,21 +68,8 @@ const resolve = (where: Where, { callId, runId }: { readonly callId: string; rea
   command(where, "resolve", [runId, callId, "did-not-happen"])
 ]
 
-const more = ({ exhausted }: RunState): ReadonlyArray<string> => {
-  const twice = Math.max(1, (exhausted?.limit ?? 0) * 2)
-  switch (exhausted?.resource) {
-    case "usd":
-      return ["--max-usd", String(Number(((exhausted.limit || 0.005) * 2).toFixed(6)))]
-    case "tokens":
-      return ["--max-tokens", String(twice)]
-    case "time":
-      return ["--max-time", `${Math.ceil(twice / 1000)}s`]
-    case "tool_calls":
-      return ["--max-calls", String(twice)]
-    default:
-      return ["--max-turns", String(twice)]
-  }
-}
+const more = ({ exhausted }: RunState): ReadonlyArray<string> =>
+  exhausted === undefined ? [] : raised(exhausted).flag
 
 /** Names a call across a tree of runs. */
 export const nameOf = ({ callId, runId }: { readonly callId: string; readonly runId: string }): string =>
@@ -146,6 +139,10 @@ export const earlier = ({ problem }: Pick<Call, "problem">): ReadonlyArray<strin
     ? []
     : [`    an earlier decision could not be used: ${Output.plain(Output.oneLine(problem))}`]
 
+/** What a run that has stopped at a limit hands over; `null` for any other. */
+const handoffOf = (run: RunState, where: Where): Handoff | null =>
+  run.reason === "max_turns" || run.reason === "max_budget" ? HandoffScreen.of(run, where) : null
+
 /** A run for a program: where it stands, what it has used, and how it goes on. */
 export const toJson = (run: RunState, where: Where) => ({
   runId: run.runId,
@@ -163,6 +160,7 @@ export const toJson = (run: RunState, where: Where) => ({
   approvals: RunExit.approvalsOf(run).map(callJson),
   unknown: RunExit.unknownOf(run).map(callJson),
   question: RunExit.questionOf(run)?.text ?? null,
+  handoff: handoffOf(run, where),
   next: next(run, where)
 })
 
@@ -170,6 +168,17 @@ const lastWords = (run: RunState): string => {
   const last = run.messages.findLast((message) => message.role === "assistant")
   return last?.role === "assistant" ? Output.oneLine(textOf(last)) : ""
 }
+
+// What else is said of a run that stopped short says these.
+const saidElsewhere: ReadonlySet<HandoffScreen.Part> = new Set(["task", "unknown", "spend", "next"])
+
+const mostLines = 6
+
+const handedOver = (handoff: Handoff): ReadonlyArray<string> =>
+  HandoffScreen.parts(handoff, saidElsewhere, mostLines).flatMap(({ lines, title }) => [
+    `  ${title}:`,
+    ...lines.map((line) => `    ${line}`)
+  ])
 
 /** What is said on stderr about a run that stopped short of an answer. */
 export const told = (run: RunState, where: Where): string => {
@@ -187,9 +196,10 @@ export const told = (run: RunState, where: Where): string => {
     )
   const question = RunExit.questionOf(run)
   if (question !== undefined) lines.push(`  it asks: ${Output.plain(question.text)}`)
-  const handedOver = run.summary ?? lastWords(run)
-  if (handedOver !== "" && run.reason !== "approval")
-    lines.push(`  it last said: ${Output.plain(handedOver)}`)
+  const handoff = handoffOf(run, where)
+  const last = lastWords(run)
+  if (handoff !== null) lines.push(...handedOver(handoff), `In full: ${show(where, run)}`)
+  else if (last !== "" && run.reason !== "approval") lines.push(`  it last said: ${Output.plain(last)}`)
   const commands = next(run, where)
   if (commands.length > 0) lines.push("To go on:", ...commands.map((text) => `  ${text}`))
   return lines.join("\n")

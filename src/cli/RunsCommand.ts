@@ -95,6 +95,10 @@ const show = Command.make(
       Flag.withDescription("Show every message in full"),
       Flag.withDefault(false)
     ),
+    handoff: Flag.Boolean("handoff").pipe(
+      Flag.withDescription("Print what the run hands over, and nothing else, as Markdown"),
+      Flag.withDefault(false)
+    ),
     agent,
     ...common
   },
@@ -110,6 +114,10 @@ const show = Command.make(
     {
       command: "checkrein runs show k7m2x9qtzb",
       description: "A run in words"
+    },
+    {
+      command: "checkrein runs show k7m2x9qtzb --handoff > handoff.md",
+      description: "What whoever takes the work over has to know"
     },
     {
       command: "checkrein runs show k7m2x9qtzb --events",

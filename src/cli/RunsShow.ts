@@ -6,6 +6,7 @@ import * as Effect from "effect/Effect"
 import type * as Option from "effect/Option"
 import { pretty } from "../observe/Pretty.ts"
 import type { Command } from "../run/Command.ts"
+import type { Handoff } from "../run/Handoff.ts"
 import { callsOf, type Message, textOf } from "../run/Message.ts"
 import type { RunEvent } from "../run/RunEvent.ts"
 import * as RunExit from "../run/RunExit.ts"
@@ -13,6 +14,7 @@ import * as RunState from "../run/RunState.ts"
 import { load, RunStore } from "../store/RunStore.ts"
 import * as AgentOf from "./AgentOf.ts"
 import * as Ending from "./Ending.ts"
+import * as HandoffScreen from "./HandoffScreen.ts"
 import * as Output from "./Output.ts"
 import { age } from "./RunsList.ts"
 import * as Store from "./Store.ts"
@@ -23,6 +25,7 @@ export interface Input {
   readonly id: string
   readonly events: boolean
   readonly full: boolean
+  readonly handoff: boolean
   readonly agent: Option.Option<string>
   readonly store: string
   readonly json: boolean
@@ -133,19 +136,43 @@ const journal = (events: ReadonlyArray<RunEvent>): ReadonlyArray<string> =>
     return `${number}  ${event.at}  ${event.type.padEnd(18)}  ${(pretty(event) ?? "").trim()}`.trimEnd()
   })
 
-const waiting = (state: RunState.RunState): ReadonlyArray<string> => {
+/** What is taken up with the run stands below what people have to settle. */
+const waiting = (state: RunState.RunState, handoff: Handoff | undefined): ReadonlyArray<string> => {
   const line = (what: string) => (call: RunExit.ApprovalRequired["calls"][number]) =>
     `  ${what} ${Output.plain(call.callId)}: ${Output.plain(call.tool)} ${Output.plain(JSON.stringify(call.args))}`
   const question = RunExit.questionOf(state)
   return [
     ...RunExit.approvalsOf(state).flatMap((call) => [line("call")(call), ...Ending.earlier(call)]),
     ...RunExit.unknownOf(state).map(line("call of unknown outcome")),
-    ...(question === undefined ? [] : [`  asks: ${Output.plain(question.text)}`])
+    ...(question === undefined ? [] : [`  asks: ${Output.plain(question.text)}`]),
+    ...(handoff?.waiting.calls ?? []).map(
+      ({ args, callId, tool }) =>
+        `  to be resumed, for call ${Output.plain(callId)}: ${Output.plain(tool)} ${Output.plain(args)}`
+    )
   ]
 }
 
 const section = (title: string, lines: ReadonlyArray<string>): ReadonlyArray<string> =>
   lines.length === 0 ? [] : ["", title, ...lines]
+
+// The other sections of this screen say these.
+const saidElsewhere: ReadonlySet<HandoffScreen.Part> = new Set([
+  "task",
+  "unknown",
+  "waiting",
+  "spend",
+  "next"
+])
+
+const found = (handoff: Handoff | undefined): ReadonlyArray<string> =>
+  handoff === undefined
+    ? []
+    : HandoffScreen.parts(handoff, saidElsewhere).flatMap(({ lines, title }) =>
+        section(
+          title,
+          lines.map((line) => `  ${line}`)
+        )
+      )
 
 /** Shows a run. */
 export const show = (input: Input) =>
@@ -160,6 +187,14 @@ export const show = (input: Input) =>
       root: root.runId
     }
     const next = Ending.next(state, where, new Set(said.keys()))
+    // Whoever takes a run over needs none of one that has its answer.
+    const handoff = state.status === "completed" ? undefined : HandoffScreen.of(state, where)
+    if (input.handoff && !input.json) {
+      if (handoff !== undefined) return yield* Output.print(HandoffScreen.markdown(handoff))
+      return yield* new Output.CommandFailed({
+        message: `run ${input.id} has completed, so there is nothing to hand over`
+      })
+    }
     const ago = (iso: string) => `${age(now - Date.parse(iso))} ago`
     const [started] = events
     const after = started?.type === "run_started" ? started.after : undefined
@@ -177,8 +212,9 @@ export const show = (input: Input) =>
         : [`  child of    ${Output.plain(state.parent.runId)}, call ${Output.plain(state.parent.callId)}`]),
       ...(after === undefined ? [] : [`  follows     ${Output.plain(after)}`]),
       ...section("Used", spent(state)),
+      ...found(handoff),
       ...section(`Transcript (${state.messages.length} messages)`, transcript(state, input.full)),
-      ...section("Waits for", waiting(state)),
+      ...section("Waits for", waiting(state, handoff)),
       ...section("Decided", decisions(said.values())),
       ...section("Answer", answer === "" ? [] : answer.split("\n").map((line) => `  ${Output.plain(line)}`)),
       ...section(
@@ -190,6 +226,7 @@ export const show = (input: Input) =>
     const object = {
       run: state,
       decided: [...said.values()],
+      handoff: handoff ?? null,
       next,
       ...(input.events ? { events } : undefined)
     }

@@ -28,12 +28,12 @@ const written: Record<Resource, (amount: number) => Raised> = {
   time: (n) => ({ code: `time: "${n} seconds"`, flag: ["--max-time", `${n}s`] })
 }
 
-/** The least that a limit of nothing is raised to: money in USD, time in milliseconds. */
-const least: Record<Resource, number> = { turns: 1, usd: 0.01, tokens: 1, tool_calls: 1, time: 1000 }
+/** What a limit of nothing is raised to: money in USD, time in milliseconds. */
+const some: Record<Resource, number> = { turns: 1, usd: 0.01, tokens: 1, tool_calls: 1, time: 1000 }
 
 /** A limit that leaves room again: twice the one that was reached, or twice what was used where that is far more. */
 export const raised = ({ limit, resource, used }: Exhausted): Raised => {
-  const twice = Math.max(least[resource], 2 * (used < 2 * limit ? limit : used))
+  const twice = 2 * (used < 2 * limit ? limit : used) || some[resource]
   if (resource === "usd") return written.usd(Number(twice.toFixed(6)))
   return written[resource](Math.ceil(resource === "time" ? twice / 1000 : twice))
 }
@@ -43,6 +43,8 @@ const quoted = (argument: string): string =>
 
 /** What a command line knows of a run that the run does not: its flags, and the run at the top of its tree. */
 export interface CommandLine {
+  /** How it is called; `checkrein` by default. */
+  readonly program?: string
   /** Repeated in every command, such as `--store` and its value. */
   readonly flags?: ReadonlyArray<string>
   /** The run that is resumed when a child is to go on; without it, the child's parent. */
@@ -51,7 +53,7 @@ export interface CommandLine {
 
 /** A command about runs. An id that looks like a flag is none behind `--`. */
 const command = (
-  { flags = [] }: CommandLine,
+  { flags = [], program = "checkrein" }: CommandLine,
   verb: string,
   ids: ReadonlyArray<string>,
   ...options: ReadonlyArray<string>
@@ -59,7 +61,7 @@ const command = (
   const all = ids.some((id) => id.startsWith("-"))
     ? [...options, ...flags, "--", ...ids]
     : [...ids, ...options, ...flags]
-  return `checkrein runs ${[verb, ...all].map(quoted).join(" ")}`
+  return `${program} runs ${[verb, ...all].map(quoted).join(" ")}`
 }
 
 const ref = ({ callId, runId }: { readonly callId: string; readonly runId: string }): string =>

@@ -54,6 +54,25 @@ describe("checkrein run", () => {
     expect(ended.code).toBe(3)
   })
 
+  it("hands over what it has found when it stops at a limit", async () => {
+    const limits = ["--max-turns", "3", "--reserve-turns", "1"]
+    const ended = await onLogs("Which file mentions a timeout?", ...limits, "--json")
+    const { handoff, runId } = parsed(ended)
+    expect(handoff).toMatchObject({
+      task: "Which file mentions a timeout?",
+      summary: expect.stringContaining("I had to stop before I had an answer. The last that I saw: {"),
+      sources: [{ name: path("logs") }],
+      observations: [{ tool: "list_files", result: expect.stringContaining("errors.log") }],
+      refused: [{ tool: "scan_archive", args: '{"text":"timeout"}' }],
+      spend: { turns: { used: 3, limit: 3, reserve: 1 } }
+    })
+    const screen = ended.stderr.slice(ended.stderr.indexOf("checkrein: run "))
+    expect(screen).toContain("\n  What the model hands over, in its own words:\n    > I had to stop before")
+    expect(screen).toContain(`\n  Looked at:\n    - \`${path("logs")}\`\n`)
+    expect(screen).toContain(`\nIn full: checkrein runs show ${runId} --handoff --store ${path("runs.db")}\n`)
+    expect(parsed(await onLogs("How many files are there?", "--json")).handoff).toBeNull()
+  })
+
   it("stops at a budget and proposes twice as much", async () => {
     const ended = await onLogs("Which file mentions a timeout?", "--max-usd", "0.001", "--json")
     const { next, ...run } = parsed(ended)

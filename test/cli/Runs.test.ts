@@ -3,7 +3,10 @@ import { describe, expect, it } from "vitest"
 import * as Ending from "../../src/cli/Ending.ts"
 import { age, table } from "../../src/cli/RunsList.ts"
 import * as Store from "../../src/cli/Store.ts"
+import { call, tools as kinds, ran, started, stateOf, stopped, turn } from "../run/events.ts"
 import { agentModule, cli, parsed, withoutEndpoint, workshop } from "./support.ts"
+
+const tools = (callId: string, path: string) => call(kinds.read, callId, { path })
 
 const { path } = workshop()
 withoutEndpoint()
@@ -107,6 +110,35 @@ describe("checkrein runs show", () => {
     )
   })
 
+  it("says what was found, for whoever takes over, and prints it alone as Markdown", async () => {
+    const { runs, start, store } = scene("handoff")
+    const { runId } = await start("Which file mentions a GET?", "--max-turns", "2")
+    const { stdout } = await runs("show", runId)
+    expect(stdout).toContain(`\n\nLooked at\n  - \`${path("handoff")}\`\n`)
+    expect(stdout).toMatch(/\n\nObserved\n {2}- `list_files`: /)
+    expect(stdout).toContain('\n  to be resumed, for call call_1_0: scan_archive {"text":"GET"}\n')
+    expect(stdout.match(/To go on/g), "once").toHaveLength(1)
+
+    const markdown = await runs("show", runId, "--handoff")
+    expect(markdown.code).toBe(0)
+    expect(markdown.stdout).toMatch(new RegExp(`^# Handoff of run \`${runId}\`\n\nA run of \`log-analyst@`))
+    const go = `checkrein runs resume ${runId} --max-turns 4 ${store.join(" ")}`
+    expect(markdown.stdout).toContain(
+      `\n1. resume the run with more room, say twice as much\n   - \`${go}\`\n`
+    )
+    const json = parsed(await runs("show", runId, "--handoff", "--json"))
+    expect(json.handoff).toMatchObject({ runId, waiting: { calls: [{ tool: "scan_archive" }] } })
+
+    const resumed = await cli(...go.split(" ").slice(1))
+    expect([resumed.code, resumed.stdout]).toEqual([0, 'access.log mentions "GET": GET /; so do old.log'])
+    const over = await runs("show", runId, "--handoff")
+    expect([over.code, over.stderr]).toEqual([
+      1,
+      `checkrein: run ${runId} has completed, so there is nothing to hand over`
+    ])
+    expect(parsed(await runs("show", runId, "--json")).handoff).toBeNull()
+  })
+
   it("says so when there is no such run", async () => {
     const { runs, start } = scene("nobody")
     await start("How many files?")
@@ -196,6 +228,22 @@ describe("approve, reject and resume", () => {
 })
 
 describe("what a run is told with", () => {
+  it("only the beginning of each part of a handoff, and how many lines it has", () => {
+    const files = Array.from({ length: 9 }, (_, index) => `${index}.ts`)
+    const read = files.map((name, index) => tools(`c${index}`, name))
+    const run = stateOf([
+      started({ turns: 1 }),
+      ...turn(1, read),
+      ...read.flatMap((call, index) => ran(call, { evidence: [{ kind: "file", name: `${index}.ts` }] })),
+      stopped("max_turns_exceeded", "max_turns", { exhausted: { resource: "turns", used: 1, limit: 1 } })
+    ])
+    const where = { store: Store.defaultFile, agent: undefined, root: "run" }
+    const screen = Ending.told(run, where)
+    expect(screen).toContain("  Files read:\n    - `0.ts`\n")
+    expect(screen).toContain("    - `4.ts`\n    … 4 more lines\nIn full: checkrein runs show run --handoff\n")
+    expect(Ending.toJson(run, where).handoff?.files).toHaveLength(9)
+  })
+
   it("why an earlier approval could not be used", async () => {
     const { runs, start } = scene("unfit")
     const { runId } = await start()
@@ -252,6 +300,15 @@ describe("a run with a sub-agent and a contract", () => {
       `run ${child} was started by another run and goes on with it: resume ${runId}`
     )
     expect([unnamed.code, alone.code]).toEqual([1, 1])
+
+    const below = (await runs("show", child, "--handoff", ...agent)).stdout
+    const flags = `--agent ${agentModule("asker")} ${store.join(" ")}`
+    expect(below).toContain(`\`checkrein runs approve ${child} p2 ${flags}\``)
+    expect(below).toContain(`\`checkrein runs resume ${runId} ${flags}\``)
+    expect(below).toContain(`It was started by call \`k1\` of run \`${runId}\`.`)
+    const above = parsed(await runs("show", runId, "--json")).handoff
+    expect(above.children).toMatchObject([{ runId: child, standing: "not_over" }])
+    expect(above.waiting.approvals.map(({ callId }: { callId: string }) => callId)).toEqual(["p1", "p2"])
 
     const recorded = await runs("approve", child, "p1")
     expect(recorded.stdout).toContain(`checkrein runs resume ${runId} --agent MODULE ${store.join(" ")}`)

@@ -1,0 +1,45 @@
+/**
+ * A handoff as the command line shows it: with commands that name its store, and fit for a terminal.
+ */
+import * as Handoff from "../run/Handoff.ts"
+import type { RunState } from "../run/RunState.ts"
+import type { Where } from "./Ending.ts"
+import * as Output from "./Output.ts"
+import * as Store from "./Store.ts"
+
+/** The handoff of a run that is kept there. */
+export const of = (run: RunState, { agent, root, store }: Where): Handoff.Handoff =>
+  Handoff.of(run, {
+    program: Output.self,
+    root,
+    flags: [
+      ...(agent === undefined ? [] : Store.flagged("--agent", agent)),
+      ...(store === Store.defaultFile ? [] : Store.flagged("--store", store))
+    ]
+  })
+
+/** The names of the parts of a handoff. */
+export type Part = ReturnType<typeof Handoff.sections>[number]["name"]
+
+/** A part on the screen. */
+export interface Shown {
+  readonly title: string
+  readonly lines: ReadonlyArray<string>
+}
+
+const shortened = (lines: ReadonlyArray<string>, most: number): ReadonlyArray<string> =>
+  lines.length <= most ? lines : [...lines.slice(0, most - 1), `… ${lines.length - most + 1} more lines`]
+
+/** The parts of a handoff that the rest of a screen does not say already, each of at most so many lines. */
+export const parts = (
+  handoff: Handoff.Handoff,
+  saidElsewhere: ReadonlySet<Part>,
+  most = Number.POSITIVE_INFINITY
+): ReadonlyArray<Shown> =>
+  Handoff.sections(handoff)
+    .filter(({ name }) => !saidElsewhere.has(name))
+    .map(({ lines, title }) => ({ title, lines: shortened(lines, most).map(Output.plain) }))
+
+/** The whole handoff as Markdown. */
+export const markdown = (handoff: Handoff.Handoff): string =>
+  Handoff.toMarkdown(handoff).trimEnd().split("\n").map(Output.plain).join("\n")
