@@ -19,7 +19,7 @@ export const of = (run: RunState, { agent, root, store }: Where): Handoff.Handof
   })
 
 /** The names of the parts of a handoff. */
-export type Part = ReturnType<typeof Handoff.sections>[number]["name"]
+export type Part = Handoff.Section["name"]
 
 /** A part on the screen. */
 export interface Shown {

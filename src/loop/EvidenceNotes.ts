@@ -2,8 +2,9 @@
  * What a tool reports that it has seen while it serves a call. It is written down with the call's result, and a journal
  * must not grow without bounds because a tool is talkative.
  */
+import * as Schema from "effect/Schema"
 import { cut } from "../run/EvidenceIndex.ts"
-import type { Evidence } from "../run/RunEvent.ts"
+import { Evidence } from "../run/RunEvent.ts"
 
 /** The most items of one call, and characters of a text in one. */
 export const most = { items: 64, text: 300 } as const
@@ -19,14 +20,15 @@ export const make = (): EvidenceNotes => ({ kept: new Map(), more: 0 })
 
 // Whoever is not held by the compiler may pass anything, and what is stored has to be read again.
 const text = (value: unknown): string => cut(String(value), most.text)
+const isKind = Schema.is(Evidence.fields.kind)
 
 /** Notes an item; the same one again is nothing new. */
 export const add = (notes: EvidenceNotes, { digest, kind, name, outcome }: Evidence): void => {
   const item: Evidence = {
-    kind,
+    kind: isKind(kind) ? kind : "observation",
     name: text(name),
-    ...(digest === undefined ? undefined : { digest: text(digest) }),
-    ...(outcome === undefined ? undefined : { outcome: text(outcome) })
+    ...(digest == null ? undefined : { digest: text(digest) }),
+    ...(outcome == null ? undefined : { outcome: text(outcome) })
   }
   const key = JSON.stringify(item)
   if (notes.kept.has(key)) return

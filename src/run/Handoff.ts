@@ -15,7 +15,7 @@ import { approvalsOf, questionOf, unknownOf } from "./Waiting.ts"
 
 export type { Child, Command, FileRead, Observation, Source } from "./EvidenceIndex.ts"
 export type { CommandLine, Step } from "./GoingOn.ts"
-export { sections, toMarkdown } from "./HandoffText.ts"
+export { type Section, sections, toMarkdown } from "./HandoffText.ts"
 
 const { Call, cut, inShort } = EvidenceIndex
 

@@ -9,6 +9,9 @@
  * | `failed` | `RunFailed` |
  *
  * The fifth, `completed`, is the success `Completed`.
+ *
+ * The two exits at a limit carry a `handoff` for whoever takes the work over, with or without a reserve: there is always a
+ * task and a way to go on. That of any other state is `Handoff.of`.
  */
 import * as Schema from "effect/Schema"
 import * as Handoff from "./Handoff.ts"

@@ -408,6 +408,16 @@ describe("what a tool tells that it has seen", () => {
     expect(evidence[64]).toEqual({ kind: "observation", name: "14 more than were kept" })
   })
 
+  check("that the compiler has not seen is stored so that it can be read again", function* () {
+    const { free } = investigate(
+      readOnce,
+      {},
+      { read: () => Effect.as(told(JSON.parse('{"kind":"wish","name":7,"digest":null}')), "read") }
+    )
+    const { events } = yield* ends(free)
+    expect(of(events, "tool_result")[0]?.evidence).toEqual([{ kind: "observation", name: "7" }])
+  })
+
   check(
     "before a Stop: what a writer had seen is kept with its unknown outcome, a reader tells it again",
     function* () {
