@@ -17,7 +17,7 @@ export const provider = Flag.Literals("provider", ["in-process", "http"]).pipe(
 
 /** How this very program is started again. */
 const again = (args: ReadonlyArray<string>): ReadonlyArray<string> => {
-  const main = new URL(import.meta.url.endsWith(".ts") ? "./main.ts" : "./main.js", import.meta.url)
+  const main = new URL(import.meta.url.endsWith(".ts") ? "./main.ts" : "../cli/main.js", import.meta.url)
   return [process.execPath, ...process.execArgv, fileURLToPath(main), ...args]
 }
 

@@ -3,9 +3,10 @@
  */
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
+import * as Schedule from "effect/Schedule"
 import * as Stream from "effect/Stream"
 import * as Agent from "../Agent.ts"
-import { RunStore } from "../store/RunStore.ts"
+import { type RunBusy, RunStore, type RunStoreError } from "../store/RunStore.ts"
 import * as AgentOf from "./AgentOf.ts"
 import * as Drive from "./Drive.ts"
 import * as Ending from "./Ending.ts"
@@ -32,6 +33,25 @@ export interface Input extends Driving {
   readonly force: boolean
 }
 
+/**
+ * Waits until nobody drives a run. A process that has died keeps its right to drive a run for a quarter of a minute: so
+ * long nobody can tell it from one that lives.
+ */
+const untilFree = (runId: string) =>
+  Effect.gen(function* () {
+    const store = yield* RunStore
+    const lease = Effect.scoped(store.lease(runId))
+    const isBusy = (error: RunBusy | RunStoreError) => error._tag === "RunBusy"
+    const wait = Output.note(
+      "The run is driven by another process, or that process has died: waiting, 20 s at most."
+    ).pipe(
+      Effect.andThen(
+        Effect.retry(lease, { while: isBusy, times: 40, schedule: Schedule.spaced("500 millis") })
+      )
+    )
+    yield* Effect.catchTag(lease, "RunBusy", () => wait)
+  })
+
 /** Resumes a run in a store that is open already. */
 export const resume = (input: Input) =>
   Effect.gen(function* () {
@@ -48,8 +68,7 @@ export const resume = (input: Input) =>
       agent: Option.getOrUndefined(input.agent),
       root: input.id
     }
-    if (summary.status === "running")
-      yield* Output.note("The run has not stopped: a process that still drives it loses it now.")
+    if (summary.status === "running") yield* untilFree(input.id)
     if (summary.status === "failed" && !input.force)
       yield* Output.note("The run has failed, and is only taken up again with --force.")
     const limits = LimitFlags.toLimits(input)

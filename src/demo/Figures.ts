@@ -7,6 +7,7 @@ import { spawn } from "node:child_process"
 import * as Effect from "effect/Effect"
 import * as FileSystem from "effect/FileSystem"
 import * as Layer from "effect/Layer"
+import * as Schedule from "effect/Schedule"
 import * as Agent from "../Agent.ts"
 import * as Script from "../provider/Script.ts"
 import { load, RunStore } from "../store/RunStore.ts"
@@ -284,7 +285,12 @@ const kill = (command: Command) =>
       }
       const { state } = yield* load(stored.runId)
       const restored = `${state.turns} turns, ${usd(state.costUsd)}, ${state.messages.length} messages, ${state.status}`
-      yield* Agent.resume(agent, stored.runId)
+      // The right to drive the run outlives the process that was killed by a quarter of a minute.
+      yield* Effect.retry(Agent.resume(agent, stored.runId), {
+        while: ({ _tag }) => _tag === "RunBusy",
+        times: 40,
+        schedule: Schedule.spaced("500 millis")
+      })
       const { events, state: after } = yield* load(stored.runId)
       return [
         row(

@@ -239,8 +239,9 @@ describe("checkrein without arguments", () => {
   })
 })
 
-// These wait for other processes and for timers more than they work.
-describe.concurrent("checkrein demo, taking its time", () => {
+// These wait for other processes and for timers more than they work: the right to drive a run outlives a process that is
+// killed by a quarter of a minute.
+describe.concurrent("checkrein demo, taking its time", { timeout: 90_000 }, () => {
   it("stops cleanly at Ctrl-C, and says how the run goes on", async () => {
     const running = new Running(["demo", "slow", "--store", path("ctrl-c.db")])
     await running.prints(/scanned 200 of 1200 files/)
