@@ -4,8 +4,9 @@
 import * as Effect from "effect/Effect"
 import * as Catalogue from "../demo/Catalogue.ts"
 import type * as Demo from "../demo/Demo.ts"
-import type * as Handoff from "../run/Handoff.ts"
 import type { Stored } from "../store/RunStore.ts"
+import type { Where } from "./Ending.ts"
+import type * as HandoffScreen from "./HandoffScreen.ts"
 
 const count = (tokens: number): string => tokens.toLocaleString("en-US")
 
@@ -28,31 +29,20 @@ export const spent = (of: {
     `${count(Math.round(of.ms))} ms`
   ].join(", ")
 
-// Said in other lines of the screen already.
-const saidElsewhere = new Set(["task", "spend", "next"])
-
-/** What is handed over, as far as the rest of the screen does not say it. */
-const handedOver = (handoff: Handoff.Handoff): Effect.Effect<ReadonlyArray<string>> =>
-  Effect.map(
-    Effect.promise(() => import("../run/Handoff.ts")),
-    ({ sections }) =>
-      sections(handoff)
-        .filter(({ name }) => !saidElsewhere.has(name))
-        .flatMap(({ lines, title }) => [`${title}:`, ...lines.map((line) => `  ${line}`)])
-  )
+// Other lines of the screen say these.
+const saidElsewhere: ReadonlySet<HandoffScreen.Part> = new Set(["task", "spend", "next"])
 
 /** A result on the screen: how it ended, what it took, what is handed over, and how it goes on. */
 export const screen = Effect.fnUntraced(function* (
   { answer, deleted, handoff, ...result }: Demo.Result,
   stored: Stored,
-  store: string
+  where: Where
 ) {
-  const Ending = yield* Effect.promise(() => import("./Ending.ts"))
-  const next = Ending.next(stored.state, {
-    store,
-    agent: undefined,
-    root: result.runId
-  })
+  const [Ending, HandoffScreen] = yield* Effect.promise(() =>
+    Promise.all([import("./Ending.ts"), import("./HandoffScreen.ts")])
+  )
+  const next = where.store === "memory" ? [] : Ending.next(stored.state, where)
+  const parts = handoff === null ? [] : HandoffScreen.parts(handoff, saidElsewhere)
   return [
     "",
     `${result.scenario}: ${Catalogue.shows[result.scenario]}`,
@@ -60,7 +50,7 @@ export const screen = Effect.fnUntraced(function* (
     `  answer   ${answer === "" ? "none" : answer}`,
     ...(deleted.length === 0 ? [] : [`  deleted  ${deleted.join(", ")}`]),
     `  used     ${spent(result)}`,
-    ...(handoff === null ? [] : yield* handedOver(handoff)),
-    ...(next.length > 0 && store !== "memory" ? ["To go on:", ...next.map((command) => `  ${command}`)] : [])
+    ...parts.flatMap(({ lines, title }) => [`${title}:`, ...lines.map((line) => `  ${line}`)]),
+    ...(next.length === 0 ? [] : ["To go on:", ...next.map((command) => `  ${command}`)])
   ].join("\n")
 })
