@@ -13,38 +13,43 @@ import { answering, reconnecting } from "./Reconnect.ts"
 import type { Append, RunStoreError } from "./RunStore.ts"
 import { refuseTransaction, storeError } from "./SqlFailure.ts"
 import * as SqlLeases from "./SqlLeases.ts"
+import { channel, type News } from "./SqlNews.ts"
 import { answerLimit, isInside, postgresLevels } from "./SqlTransaction.ts"
 
-// The parameters of both: run id, expected event, next event, status, summary, signature, events, durability.
+// The parameters of both: run id, expected event, next event, status, summary, signature, events, durability, news.
 const written = `written AS (
     INSERT INTO checkrein_events (run_no, seq, body)
     SELECT run.run_no, $2::integer + event.n::integer - 1, event.body
     FROM run, unnest($7::text[]) WITH ORDINALITY AS event (body, n)
   )`
-const committed = "set_config('synchronous_commit', $8, true)"
+const committed = `set_config('synchronous_commit', $8, true), pg_notify('${channel}', $9)`
 
 const create = `WITH run AS (
     INSERT INTO checkrein_runs (run_id, seq, status, summary, writer, agent, started_at)
-    VALUES ($1, $3, $4, $5, $6, $9, $10) ON CONFLICT (run_id) DO NOTHING RETURNING run_no
+    VALUES ($1, $3, $4, $5, $6, $10, $11) ON CONFLICT (run_id) DO NOTHING RETURNING run_no
   ), ${written}
   SELECT ${committed} FROM run`
 
 /** Without a holder no lease is renewed. */
-const moving = (sql: SqlClient.SqlClient) => `WITH run AS (
+const moving = (now: string, leaseMs: number) => `WITH run AS (
     UPDATE checkrein_runs SET seq = $3, status = $4, summary = $5, writer = $6
     WHERE run_id = $1 AND seq = $2::integer RETURNING run_no
   ), ${written}, renewed AS (
-    UPDATE checkrein_leases SET until_ms = ${SqlLeases.nowText(sql)} + ${SqlLeases.leaseMs}
-    WHERE run_id = $1 AND holder = $9 RETURNING run_id
+    UPDATE checkrein_leases SET until_ms = ${now} + ${leaseMs}
+    WHERE run_id = $1 AND holder = $10 RETURNING run_id
   )
   SELECT ${committed}, EXISTS (SELECT 1 FROM renewed) AS renewed FROM run`
 
 const find = `SELECT 1 FROM checkrein_runs WHERE run_id = $1 AND seq = $2 AND writer = $3`
 
 /** Says whether the append was made: it was not if the run's next event was not the expected one. */
-export const make = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, leases: SqlLeases.SqlLeases) {
+export const make = Effect.fnUntraced(function* (
+  sql: SqlClient.SqlClient,
+  leases: SqlLeases.SqlLeases,
+  news: News
+) {
   const levels = yield* postgresLevels(sql)
-  const move = moving(sql)
+  const move = moving(SqlLeases.nowText(sql), leases.leaseMs)
   const store = randomUUID()
   let appends = 0
   const execute = (text: string, params: ReadonlyArray<unknown>) =>
@@ -56,7 +61,17 @@ export const make = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, lease
     const { agent, startedAt, status } = summary
     const body = JSON.stringify(summary)
     const bodies = events.map(RunEvent.encode)
-    const common = [runId, expected, next, status, body, signature, bodies, levels[durability]]
+    const common = [
+      runId,
+      expected,
+      next,
+      status,
+      body,
+      signature,
+      bodies,
+      levels[durability],
+      news.payload(`events ${runId}`)
+    ]
     const due = leases.due(runId)
     const write =
       expected === 0

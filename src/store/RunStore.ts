@@ -3,6 +3,7 @@
  * commands. Only a run's driver appends, naming the number of the event it expects to write.
  */
 import * as Context from "effect/Context"
+import type * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
@@ -121,6 +122,24 @@ export interface Lease {
    */
   readonly lost: Effect.Effect<never, RunBusy | RunStoreError>
 }
+
+/**
+ * How long the right to drive a run outlives a driver that died, for a store that is made where this is provided: the
+ * time after which somebody else can take the run over. A driver renews its right three times as often, and stops
+ * itself if it cannot for four fifths of it. Default 15 seconds, and never less than one.
+ *
+ * @example
+ * ```ts
+ * import * as Layer from "effect/Layer"
+ * import * as NodeSqlite from "checkrein/sqlite"
+ * import { RunStore } from "checkrein/store"
+ *
+ * const Runs = NodeSqlite.runStore("runs.db").pipe(Layer.provide(Layer.succeed(RunStore.LeaseTime, "5 seconds")))
+ * ```
+ */
+export const LeaseTime = Context.Reference<Duration.Input>("checkrein/LeaseTime", {
+  defaultValue: () => "15 seconds"
+})
 
 /** The store of runs. */
 export class RunStore extends Context.Service<

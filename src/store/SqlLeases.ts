@@ -5,6 +5,7 @@
  */
 import { randomUUID } from "node:crypto"
 import * as Deferred from "effect/Deferred"
+import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Result from "effect/Result"
 import type * as Scope from "effect/Scope"
@@ -14,14 +15,20 @@ import { storeError } from "./SqlFailure.ts"
 import { type Once, textOf } from "./SqlTransaction.ts"
 import { atMost, inWorldTime, worldMs } from "./TimeLimit.ts"
 
-/** How long a right outlives its last renewal, in milliseconds. */
-export const leaseMs = 15_000
-const renewAfterMs = leaseMs / 3
-// Sooner than the timer would, so that a run that writes something is renewed by what it writes anyway.
-const rideAfterMs = leaseMs / 4
-const stopAfterMs = leaseMs - 3_000
-const tryAgainMs = 500
 const releaseLimit = "2 seconds"
+
+/** When a lease is renewed and given up, in milliseconds after it was last renewed. */
+const scheduleOf = (time: Duration.Input) => {
+  const leaseMs = Math.max(1_000, Duration.toMillis(Duration.fromInputUnsafe(time)))
+  return {
+    leaseMs,
+    renewAfterMs: leaseMs / 3,
+    // Sooner than the timer would, so that a run that writes something is renewed by what it writes anyway.
+    rideAfterMs: leaseMs / 4,
+    stopAfterMs: (leaseMs * 4) / 5,
+    tryAgainMs: leaseMs / 30
+  }
+}
 
 /** The database's clock, in milliseconds, as an expression. */
 export const nowText = (sql: SqlClient.SqlClient): string =>
@@ -51,14 +58,10 @@ export interface SqlLeases {
   readonly take: (runId: string) => Effect.Effect<Lease, RunBusy | RunStoreError, Scope.Scope>
   /** What an append to this run should renew along with it: mostly nothing. */
   readonly due: (runId: string) => Due | undefined
+  /** The statement that renews a lease: how long in milliseconds, run id, holder. It yields a row if there was one. */
+  readonly renew: string
+  readonly leaseMs: number
 }
-
-/** The statement that renews a lease, with the parameters of `renewParams`; it yields a row if the holder had it still. */
-export const renewText = (sql: SqlClient.SqlClient): string =>
-  textOf(sql`UPDATE checkrein_leases SET until_ms = ${sql.literal(nowText(sql))} + ${leaseMs}
-    WHERE run_id = ${""} AND holder = ${""} RETURNING run_id`)
-
-export const renewParams = ({ holder, runId }: Pick<Due, "holder" | "runId">) => [leaseMs, runId, holder]
 
 const notRenewed = (runId: string) =>
   new RunStoreError({
@@ -68,7 +71,8 @@ const notRenewed = (runId: string) =>
   })
 
 /** No lease is held yet. */
-export const make = (sql: SqlClient.SqlClient, once: Once): SqlLeases => {
+export const make = (sql: SqlClient.SqlClient, once: Once, time: Duration.Input): SqlLeases => {
+  const { leaseMs, renewAfterMs, rideAfterMs, stopAfterMs, tryAgainMs } = scheduleOf(time)
   const now = sql.literal(nowText(sql))
   const takeText = textOf(sql`INSERT INTO checkrein_leases (run_id, holder, until_ms)
     VALUES (${""}, ${""}, ${now} + ${leaseMs})
@@ -76,7 +80,8 @@ export const make = (sql: SqlClient.SqlClient, once: Once): SqlLeases => {
     WHERE checkrein_leases.until_ms <= ${now} OR checkrein_leases.holder = excluded.holder
     RETURNING run_id`)
   const releaseText = textOf(sql`DELETE FROM checkrein_leases WHERE run_id = ${""} AND holder = ${""}`)
-  const renew = renewText(sql)
+  const renew = textOf(sql`UPDATE checkrein_leases SET until_ms = ${now} + ${leaseMs}
+    WHERE run_id = ${""} AND holder = ${""} RETURNING run_id`)
   const all = new Map<string, Held>()
 
   const settle = (runId: string, held: Held, askedMs: number, had: boolean): void => {
@@ -103,7 +108,7 @@ export const make = (sql: SqlClient.SqlClient, once: Once): SqlLeases => {
       if (askedMs < held.renewedMs + renewAfterMs) continue
       // A process that was held up is late, but if nobody was quicker the right is still its own.
       const limitMs = Math.max(1_000, endsMs - askedMs)
-      const asked = yield* once(runId, renew, renewParams({ runId, holder: held.holder })).pipe(
+      const asked = yield* once(runId, renew, [leaseMs, runId, held.holder]).pipe(
         atMost(limitMs, () => Effect.fail(notRenewed(runId))),
         // A client that is closed while a run goes on breaks down rather than fails.
         Effect.catchDefect((defect) => Effect.fail(storeError(runId, defect))),
@@ -143,6 +148,8 @@ export const make = (sql: SqlClient.SqlClient, once: Once): SqlLeases => {
 
   return {
     take,
+    renew,
+    leaseMs,
     due: (runId) => {
       const held = all.get(runId)
       const askedMs = worldMs()

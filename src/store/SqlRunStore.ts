@@ -17,16 +17,14 @@ import { Command, type Numbered } from "../run/Command.ts"
 import * as RunEvent from "../run/RunEvent.ts"
 import * as PostgresAppend from "./PostgresAppend.ts"
 import { reconnecting } from "./Reconnect.ts"
-import { RunNotFound, RunStore, RunStoreError, RunSummary, StaleWriter } from "./RunStore.ts"
+import { LeaseTime, RunNotFound, RunStore, RunStoreError, RunSummary, StaleWriter } from "./RunStore.ts"
 import { isRepeated, storeError } from "./SqlFailure.ts"
 import * as SqliteAppend from "./SqliteAppend.ts"
 import * as SqlLeases from "./SqlLeases.ts"
+import * as SqlNews from "./SqlNews.ts"
 import * as SqlSchema from "./SqlSchema.ts"
 import * as SqlTransaction from "./SqlTransaction.ts"
 import * as Wakeups from "./Wakeups.ts"
-
-/** How often to look for what other processes have written, while somebody watches. */
-const pollInterval = "250 millis"
 
 const decodeSummary = Schema.decodeUnknownResult(Schema.fromJsonString(RunSummary))
 const decodeCommand = Schema.decodeUnknownResult(Schema.fromJsonString(Command))
@@ -86,30 +84,6 @@ const eventsOf = (
 }
 
 /**
- * Wakes those who watch when another process has written. SQLite says with one cheap number whether any other
- * connection has; of other databases it is assumed.
- */
-const noticeOthers = (sql: SqlClient.SqlClient, wakeups: Wakeups.Wakeups) => {
-  const version = sql.onDialectOrElse({
-    sqlite: () =>
-      Effect.map(sql<{ data_version: number }>`PRAGMA data_version`, ([row]) => row?.data_version),
-    orElse: () => Effect.undefined
-  })
-  return Effect.gen(function* () {
-    let seen: number | undefined
-    while (true) {
-      yield* wakeups.watched
-      yield* Effect.sleep(pollInterval)
-      // Whoever watches a database that is gone finds out by reading it.
-      const now = yield* Effect.orElseSucceed(version, () => undefined)
-      if (now !== undefined && now === seen) continue
-      seen = now
-      yield* wakeups.wakeAll
-    }
-  }).pipe(Effect.withTracerEnabled(false))
-}
-
-/**
  * Makes a store of runs on the `SqlClient` in the context, and its tables when they are missing. What other processes
  * write is noticed as long as the scope is open.
  *
@@ -121,16 +95,22 @@ export const make: Effect.Effect<RunStore["Service"], RunStoreError, SqlClient.S
     yield* SqlSchema.migrate
     const transact = yield* Effect.mapError(SqlTransaction.make(sql), (error) => storeError("", error))
     const wakeups = Wakeups.make()
-    yield* Effect.forkScoped(noticeOthers(sql, wakeups))
+    const news = SqlNews.make(sql, wakeups)
+    yield* Effect.forkScoped(news.follow)
 
-    const leases = SqlLeases.make(sql, SqlTransaction.onceOf(sql, transact))
+    const leases = SqlLeases.make(sql, SqlTransaction.onceOf(sql, transact), yield* LeaseTime)
     const append = yield* Effect.mapError(
       sql.onDialectOrElse({
-        pg: () => PostgresAppend.make(sql, leases),
+        pg: () => PostgresAppend.make(sql, leases, news),
         orElse: () => Effect.succeed(SqliteAppend.make(sql, transact, leases))
       }),
       (error) => storeError("", error)
     )
+    const tell = (execute: SqlTransaction.Execute, topic: Wakeups.Topic) =>
+      sql.onDialectOrElse({
+        pg: () => Effect.asVoid(execute(SqlNews.tellText, [SqlNews.channel, news.payload(topic)])),
+        orElse: () => Effect.void
+      })
     const sendText = SqlTransaction.textOf(
       sql`INSERT INTO checkrein_commands (run_id, id, body)
       SELECT run_id, (SELECT COALESCE(MAX(id), 0) + 1 FROM checkrein_commands WHERE run_id = ${""}), ${""}
@@ -192,7 +172,9 @@ export const make: Effect.Effect<RunStore["Service"], RunStoreError, SqlClient.S
       send: (runId, command) =>
         Effect.gen(function* () {
           const [row] = yield* transact(runId, "power", (execute) =>
-            execute(sendText, [runId, JSON.stringify(command), runId])
+            Effect.tap(execute(sendText, [runId, JSON.stringify(command), runId]), () =>
+              tell(execute, `inbox ${runId}`)
+            )
           ).pipe(
             // Another command got the number first.
             Effect.retry({ while: isRepeated })

@@ -4,7 +4,7 @@ import type * as SqlClient from "effect/sql/SqlClient"
 import type { SqlError } from "effect/sql/SqlError"
 import * as RunEvent from "../run/RunEvent.ts"
 import type { Append, RunStoreError } from "./RunStore.ts"
-import { type Due, renewParams, renewText, type SqlLeases } from "./SqlLeases.ts"
+import type { Due, SqlLeases } from "./SqlLeases.ts"
 import { type Execute, type Transact, textOf } from "./SqlTransaction.ts"
 
 // A statement may have only so many parameters.
@@ -28,7 +28,6 @@ export const make = (
     sql`UPDATE checkrein_runs SET status = ${""}, seq = ${0}, summary = ${""}
       WHERE run_id = ${""} AND seq = ${0} RETURNING run_no`
   )
-  const renew = renewText(sql)
   const inserts = new Map<number, string>()
   const insert = (count: number): string => {
     const known = inserts.get(count)
@@ -73,7 +72,7 @@ export const make = (
       )
     }
     if (due === undefined) return { written: true }
-    const [renewed] = yield* execute(renew, renewParams(due))
+    const [renewed] = yield* execute(leases.renew, [leases.leaseMs, due.runId, due.holder])
     return { written: true, renewed: renewed !== undefined }
   })
 

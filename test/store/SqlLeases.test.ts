@@ -1,0 +1,179 @@
+import { expect, it } from "@effect/vitest"
+import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Fiber from "effect/Fiber"
+import * as Layer from "effect/Layer"
+import * as Scope from "effect/Scope"
+import * as SqlClient from "effect/sql/SqlClient"
+import * as TestClock from "effect/testing/TestClock"
+import * as NodeSqlite from "../../src/store/NodeSqlite.ts"
+import * as Postgres from "../../src/store/Postgres.ts"
+import { LeaseTime, type RunStore } from "../../src/store/RunStore.ts"
+import * as SqlRunStore from "../../src/store/SqlRunStore.ts"
+import { append } from "../../src/testing/conformance/Samples.ts"
+import { describeShared } from "./stores.ts"
+
+type Store = RunStore["Service"]
+
+const clientOf = (where: string) =>
+  Layer.orDie(
+    where.startsWith("postgres:") ? Postgres.layer({ url: where }) : NodeSqlite.layer({ filename: where })
+  )
+
+/** A store and the client under it, with leases of this many seconds. */
+const opened = (where: string, seconds: number) =>
+  Effect.gen(function* () {
+    const sql = Context.get(yield* Layer.build(Layer.fresh(clientOf(where))), SqlClient.SqlClient)
+    const store = yield* SqlRunStore.make.pipe(
+      Effect.provideService(SqlClient.SqlClient, sql),
+      Effect.provideService(LeaseTime, `${seconds} seconds`)
+    )
+    return { sql, store }
+  })
+
+const untilMs = (sql: SqlClient.SqlClient) =>
+  Effect.map(sql<{ until_ms: number | bigint }>`SELECT until_ms FROM checkrein_leases`, ([row]) =>
+    Number(row?.until_ms)
+  )
+
+const wait = (duration: `${number} millis`) => TestClock.withLive(Effect.sleep(duration))
+
+const busy = (store: Store, runId = "a") => Effect.flip(Effect.scoped(Effect.asVoid(store.lease(runId))))
+
+describeShared((where) => {
+  const test = (
+    name: string,
+    seconds: number,
+    body: (
+      one: { readonly store: Store; readonly sql: SqlClient.SqlClient },
+      other: { readonly store: Store; readonly sql: SqlClient.SqlClient }
+    ) => Effect.Effect<void, unknown, Scope.Scope>
+  ) =>
+    it.effect(
+      name,
+      () =>
+        Effect.gen(function* () {
+          const at = yield* where
+          yield* body(yield* opened(at, seconds), yield* opened(at, seconds))
+        }),
+      { concurrent: true, timeout: 60_000 }
+    )
+
+  test("two stores on one database know of each other's drivers", 15, ({ store }, { sql, store: other }) =>
+    Effect.gen(function* () {
+      const scope = yield* Scope.make()
+      const lease = yield* Scope.provide(store.lease("a"), scope)
+      expect(yield* busy(other)).toMatchObject({ _tag: "RunBusy", runId: "a" })
+      yield* Effect.scoped(other.lease("b"))
+      yield* lease.check
+      yield* Scope.close(scope, Exit.void)
+      expect(yield* sql`SELECT * FROM checkrein_leases`).toEqual([])
+      yield* Effect.scoped(other.lease("a"))
+    })
+  )
+
+  test("a clock that a test has set is no matter of a lease", 15, ({ store }, { store: other }) =>
+    Effect.gen(function* () {
+      const lease = yield* store.lease("a")
+      const lost = yield* Effect.forkChild(lease.lost)
+      yield* TestClock.adjust("52 weeks")
+      yield* lease.check
+      expect(yield* busy(other)).toMatchObject({ _tag: "RunBusy" })
+      expect(lost.pollUnsafe()).toBe(undefined)
+    })
+  )
+
+  test("it is renewed as long as it is held", 3, ({ sql, store }, { store: other }) =>
+    Effect.gen(function* () {
+      const lease = yield* store.lease("a")
+      const before = yield* untilMs(sql)
+      yield* wait("3500 millis")
+      yield* lease.check
+      expect(yield* untilMs(sql)).toBeGreaterThan(before)
+      expect(yield* busy(other)).toMatchObject({ _tag: "RunBusy" })
+    })
+  )
+
+  test("an append renews it when it is due, and only then", 15, ({ sql, store }) =>
+    Effect.gen(function* () {
+      yield* store.append(append("a", 0))
+      yield* store.lease("a")
+      const before = yield* untilMs(sql)
+      yield* store.append(append("a", 1))
+      expect(yield* untilMs(sql)).toBe(before)
+      yield* wait("4000 millis")
+      expect(yield* untilMs(sql)).toBe(before)
+      yield* store.append(append("a", 2))
+      expect(yield* untilMs(sql)).toBeGreaterThan(before)
+    })
+  )
+
+  test("its holder finds out with the next append that somebody else has it", 15, ({ sql, store }) =>
+    Effect.gen(function* () {
+      yield* store.append(append("a", 0))
+      const lease = yield* store.lease("a")
+      yield* sql`UPDATE checkrein_leases SET holder = 'somebody else'`
+      yield* wait("4000 millis")
+      yield* store.append(append("a", 1))
+      expect(yield* Effect.flip(lease.lost)).toMatchObject({ _tag: "RunBusy", runId: "a" })
+      expect(yield* Effect.flip(lease.check)).toMatchObject({ _tag: "RunBusy", runId: "a" })
+    })
+  )
+
+  test("its holder finds out by itself that somebody else has it, or that it is gone", 2, ({ sql, store }) =>
+    Effect.gen(function* () {
+      const taken = yield* store.lease("taken")
+      const gone = yield* store.lease("gone")
+      yield* sql`UPDATE checkrein_leases SET holder = 'somebody else' WHERE run_id = 'taken'`
+      yield* sql`DELETE FROM checkrein_leases WHERE run_id = 'gone'`
+      for (const lease of [taken, gone]) {
+        expect(yield* Effect.flip(lease.lost)).toMatchObject({ _tag: "RunBusy" })
+        expect(yield* Effect.flip(lease.check)).toMatchObject({ _tag: "RunBusy" })
+      }
+      // What is somebody else's is not given back.
+      expect(yield* sql`SELECT holder FROM checkrein_leases`).toEqual([{ holder: "somebody else" }])
+    })
+  )
+
+  test("a lease that cannot be renewed is given up before it ends", 5, ({ sql, store }, { sql: otherSql }) =>
+    Effect.gen(function* () {
+      const lease = yield* store.lease("a")
+      const end = yield* untilMs(sql)
+      yield* otherSql`ALTER TABLE checkrein_leases RENAME TO elsewhere`
+      const why = yield* Effect.flip(lease.lost)
+      expect(why).toMatchObject({ _tag: "RunStoreError", runId: "a" })
+      expect(yield* Effect.flip(lease.check)).toMatchObject({ _tag: "RunBusy" })
+      const now = yield* TestClock.withLive(Effect.clockWith((clock) => clock.currentTimeMillis))
+      expect(now).toBeLessThan(end)
+      yield* otherSql`ALTER TABLE elsewhere RENAME TO checkrein_leases`
+    })
+  )
+
+  test("a store that breaks down for a moment does not cost the lease", 4, ({ store }, { sql: otherSql }) =>
+    Effect.gen(function* () {
+      const lease = yield* store.lease("a")
+      const lost = yield* Effect.forkChild(lease.lost)
+      yield* otherSql`ALTER TABLE checkrein_leases RENAME TO elsewhere`
+      yield* wait("1500 millis")
+      yield* otherSql`ALTER TABLE elsewhere RENAME TO checkrein_leases`
+      yield* wait("3500 millis")
+      yield* lease.check
+      expect(lost.pollUnsafe()).toBe(undefined)
+      yield* Fiber.interrupt(lost)
+    })
+  )
+
+  test("of many drivers on two stores one gets the run", 15, ({ store }, { store: other }) =>
+    Effect.gen(function* () {
+      const tags = yield* Effect.forEach(
+        Array.from({ length: 32 }, (_, i) => (i % 2 === 0 ? store : other)),
+        (each) =>
+          Effect.match(each.lease("a"), { onFailure: (error) => error._tag, onSuccess: () => "success" }),
+        { concurrency: "unbounded" }
+      )
+      expect(tags.filter((tag) => tag === "success")).toHaveLength(1)
+      expect(tags.filter((tag) => tag === "RunBusy")).toHaveLength(31)
+    })
+  )
+})
