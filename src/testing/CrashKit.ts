@@ -38,12 +38,16 @@ import * as Effect from "effect/Effect"
 import type * as Layer from "effect/Layer"
 import * as MemoryRunStore from "../store/MemoryRunStore.ts"
 import { type RunNotFound, RunStore, type RunStoreError } from "../store/RunStore.ts"
+import * as Killing from "./crash/Killing.ts"
 import * as Ledger from "./crash/Ledger.ts"
+import type { KillFailed } from "./crash/Module.ts"
 import * as Report from "./crash/Report.ts"
 import * as Seam from "./crash/Seam.ts"
 import * as Subject from "./crash/Subject.ts"
 import type * as Time from "./crash/Time.ts"
 
+export type { Options as KillOptions } from "./crash/Killing.ts"
+export { KillFailed } from "./crash/Module.ts"
 export type { CallCount, Ending } from "./crash/Observation.ts"
 export type { Broken, Name } from "./crash/Promises.ts"
 export type { Account, Report, Visit } from "./crash/Report.ts"
@@ -90,3 +94,52 @@ export const check = <RO, LE, RI, SE = never>(
     }).pipe(Effect.provide(store, { local: true }))
   return Report.make(observe, { ways, only, concurrency: 1 })
 }
+
+/**
+ * Makes a subject for `checkKilled`: the default export of a module of its own, with everything that it needs.
+ *
+ * @example
+ * ```ts
+ * import { Agent } from "checkrein"
+ * import { Scripted } from "checkrein/provider"
+ * import { CrashKit } from "checkrein/testing"
+ *
+ * const script = Scripted.make("poet", [Scripted.text("Logs rotate, as seasons do.")])
+ *
+ * export default CrashKit.subject({
+ *   agent: Agent.make("poet"),
+ *   input: "Why do logs rotate?",
+ *   layer: Scripted.layer(script)
+ * })
+ * ```
+ */
+export const subject: <RO, LE>(
+  options: Subject.Options<RO, LE, never>
+) => Subject.Subject<RunNotFound | RunStoreError | LE, never> = Subject.make
+
+/**
+ * Kills a process with `kill -9` at every seam, takes its run up in this one, and says which promises were broken.
+ *
+ * The module exports what `subject` makes as its default, and has to be one that `node` can load. Its runs are kept in
+ * SQLite files in a folder for temporary files, or in the Postgres database of `store`; what took place is counted in files
+ * beside. Each seam takes the time in which a process starts: `only` chooses some of them.
+ *
+ * @example
+ * ```ts
+ * import { assert, it } from "@effect/vitest"
+ * import { CrashKit } from "checkrein/testing"
+ * import { Effect } from "effect"
+ *
+ * it.live("survives kill -9 around its tools", () =>
+ *   Effect.gen(function* () {
+ *     const module = new URL("./poet.ts", import.meta.url)
+ *     const report = yield* CrashKit.checkKilled(module, { only: ({ point }) => point.endsWith("tool") })
+ *     assert.deepStrictEqual(report.broken, [])
+ *   })
+ * )
+ * ```
+ */
+export const checkKilled = (
+  module: URL,
+  options: Killing.Options = {}
+): Effect.Effect<Report.Report, KillFailed | RunStoreError> => Killing.check(module, options)

@@ -101,8 +101,8 @@ const goOn = (
     const again: Agent.ResumeOptions = {}
     const error = errorOf(exit)
     if (error instanceof RunBusy) {
-      // The dead keep their lease until it ends.
-      yield* Time.pass(clock, "1 second")
+      // The dead keep their lease until it ends by itself.
+      yield* Time.really(clock, "100 millis")
       return again
     }
     if (!isRunExit(error)) return undefined
@@ -128,11 +128,15 @@ const goOn = (
  * How a run stands that nobody drives, as the exit that its driver would have had if it had lived: what has stopped has
  * stopped. `undefined` for a run that is to be started, or taken up where its journal ends.
  */
-const standing = ({ runId, store }: Options): Effect.Effect<Exited | undefined, RunStoreError> =>
+const standing = ({ clock, runId, store }: Options): Effect.Effect<Exited | undefined, RunStoreError> =>
   load(runId).pipe(
-    Effect.map(({ state }) => {
+    Effect.flatMap(({ state }) => {
       const exit = fromState(state)
-      return exit === undefined ? undefined : Exit.fail(exit)
+      return Effect.as(
+        // The clock of a process that is dead may have been ahead.
+        Time.notBefore(clock, state.updatedAt),
+        exit === undefined ? undefined : Exit.fail(exit)
+      )
     }),
     Effect.catchTag("RunNotFound", () => Effect.undefined),
     Effect.provideService(RunStore, store)
@@ -181,7 +185,7 @@ export const drive = Effect.fnUntraced(function* (script: Script, options: Optio
       const ending = endingOf(exit)
       const next = yield* Effect.provideService(goOn(script, options, exit, broken), RunStore, store)
       if (next === undefined) return { ending, stops }
-      stops.push(ending.tag)
+      if (ending.tag !== "RunBusy") stops.push(ending.tag)
       resumption = next
     }
     const before = saboteur.struck()

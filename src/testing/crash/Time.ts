@@ -2,6 +2,7 @@
  * How time passes for a run that is tested: on a clock of its own that moves when the run has nothing else to do, or for
  * real.
  */
+import * as EffectClock from "effect/Clock"
 import type * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
@@ -21,9 +22,17 @@ export const on =
       ? effect
       : Effect.provide(effect, TestClock.layer({ warningDelay: "1 minute" }), { local: true })
 
-/** Lets some time pass. */
-export const pass = (clock: Clock, duration: Duration.Input): Effect.Effect<void> =>
-  clock === "live" ? Effect.sleep(duration) : TestClock.adjust(duration)
+/** Waits in real time, whatever the clock: for what another process has to do. */
+export const really = (clock: Clock, duration: Duration.Input): Effect.Effect<void> =>
+  clock === "live" ? Effect.sleep(duration) : TestClock.withLive(Effect.sleep(duration))
+
+/** Sets the test clock to this date (ISO 8601), unless it is later there already: time does not go back. */
+export const notBefore = (clock: Clock, date: string): Effect.Effect<void> =>
+  clock === "live"
+    ? Effect.void
+    : Effect.flatMap(EffectClock.currentTimeMillis, (now) =>
+        TestClock.setTime(Math.max(now, Date.parse(date)))
+      )
 
 // Whatever can go on without time has gone on after so many turns of the event loop.
 const turns = 32
