@@ -4,7 +4,19 @@ import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import { Agent, RunStore } from "../../src/index.ts"
-import { awaited, call, during, forked, Tools, text, turn, types, until, world } from "./modelSupport.ts"
+import {
+  awaited,
+  call,
+  during,
+  forked,
+  last,
+  Tools,
+  text,
+  turn,
+  types,
+  until,
+  world
+} from "./modelSupport.ts"
 
 type Store = RunStore.RunStore["Service"]
 
