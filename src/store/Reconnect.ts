@@ -2,7 +2,8 @@
 import type * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Schedule from "effect/Schedule"
-import { ConnectionError, SqlError } from "effect/sql/SqlError"
+import { ConnectionError, isSqlError, SqlError } from "effect/sql/SqlError"
+import type { RunStoreError } from "./RunStore.ts"
 import { isLost } from "./SqlFailure.ts"
 import { atMost, inWorldTime } from "./TimeLimit.ts"
 
@@ -18,9 +19,15 @@ const noAnswer = new SqlError({
   })
 })
 
+const isAway = (error: SqlError | RunStoreError): boolean => {
+  const failure = error._tag === "SqlError" ? error : error.cause
+  return isSqlError(failure) && isLost(failure)
+}
+
 /** Does something again on another connection when its own is lost, for 10 seconds; so it must bear being done twice. */
-export const reconnecting = <A, R>(effect: Effect.Effect<A, SqlError, R>): Effect.Effect<A, SqlError, R> =>
-  inWorldTime(Effect.retry(effect, { while: isLost, schedule: again }))
+export const reconnecting = <A, E extends SqlError | RunStoreError, R>(
+  effect: Effect.Effect<A, E, R>
+): Effect.Effect<A, E, R> => inWorldTime(Effect.retry(effect, { while: isAway, schedule: again }))
 
 /** Takes a connection on which nothing comes back for lost. */
 export const answering = (

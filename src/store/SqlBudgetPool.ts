@@ -9,8 +9,6 @@ import { randomUUID } from "node:crypto"
 import * as Cause from "effect/Cause"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
-import * as Exit from "effect/Exit"
-import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Result from "effect/Result"
@@ -20,11 +18,13 @@ import type { SqlError } from "effect/sql/SqlError"
 import type { InvalidLimits } from "../run/Limits.ts"
 import { type Amounts, BudgetPool, BudgetPoolError, type Hold, type PoolLimits } from "./BudgetPool.ts"
 import * as Rules from "./BudgetRules.ts"
+import { reconnecting } from "./Reconnect.ts"
 import type { Durability, RunStoreError } from "./RunStore.ts"
 import * as SqlBudgetSchema from "./SqlBudgetSchema.ts"
 import * as SqlBudgetTables from "./SqlBudgetTables.ts"
 import { storeError } from "./SqlFailure.ts"
 import * as SqlTransaction from "./SqlTransaction.ts"
+import { atMost, inWorldTime } from "./TimeLimit.ts"
 
 /** How to share a pool. */
 export interface Options {
@@ -47,37 +47,30 @@ const failed = (pool: string, { cause, kind, problem }: RunStoreError) =>
     cause
   })
 
-/** How long to wait for the database. */
-const patience = Duration.seconds(10)
+/** How long to wait for the database with a claim, and with giving back what lapses anyway. */
+const patience = "10 seconds"
+const releasePatience = "2 seconds"
 
 /**
- * Asks the database in a fiber of its own, and waits no longer than `patience`: a commit cannot be interrupted, and one
- * that hangs must not hang whoever wants to stop. Whatever goes wrong is a failure: a client that is closed interrupts,
- * and a transaction that has lost its connection and so cannot be rolled back is a defect.
+ * Waits for the database, but not for ever. Whatever goes wrong is a failure: a client that is closed meanwhile
+ * interrupts or breaks down.
  */
 const asking =
   (pool: string) =>
   <A>(effect: Effect.Effect<A, BudgetPoolError>): Effect.Effect<A, BudgetPoolError> => {
     const error = (kind: BudgetPoolError["kind"], problem: string, cause?: unknown) =>
       Effect.fail(new BudgetPoolError({ pool, kind, problem, cause }))
-    return Effect.flatMap(Effect.forkDetach(effect, { startImmediately: true }), (fiber) =>
-      Fiber.await(fiber).pipe(
-        Effect.timeoutOrElse({
-          duration: patience,
-          orElse: () => {
-            const seconds = Duration.toSeconds(patience)
-            return error("timed_out", `it took longer than ${seconds} s; is the database reachable?`)
-          }
-        }),
-        Effect.onExit(() => Effect.sync(() => fiber.interruptUnsafe())),
-        Effect.flatMap((exit) => {
-          if (Exit.isSuccess(exit)) return exit
-          const failure = Cause.findErrorOption(exit.cause)
-          return Option.isSome(failure)
-            ? Effect.fail(failure.value)
-            : error("unavailable", "the database broke down", Cause.squash(exit.cause))
-        })
-      )
+    return effect.pipe(
+      Effect.catchCause((cause) => {
+        const failure = Cause.findErrorOption(cause)
+        return Option.isSome(failure)
+          ? Effect.fail(failure.value)
+          : error("unavailable", "the database broke down", Cause.squash(cause))
+      }),
+      atMost(patience, () =>
+        error("timed_out", `it took longer than ${patience}; is the database reachable?`)
+      ),
+      inWorldTime
     )
   }
 
@@ -86,11 +79,6 @@ const writing = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, pool: str
   const transact = yield* Effect.mapError(SqlTransaction.make(sql), (error) =>
     failed(pool, storeError("", error))
   )
-  // Whatever Postgres is configured to do: what is read after the lock has to be as new as the lock.
-  const begin = sql.onDialectOrElse({
-    pg: () => "BEGIN ISOLATION LEVEL READ COMMITTED",
-    orElse: () => undefined
-  })
   // They would wait for one another anyway, but each with a connection of its own.
   const semaphore = yield* Semaphore.make(1)
   return <A, E>(
@@ -98,7 +86,8 @@ const writing = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, pool: str
     write: Effect.Effect<Result.Result<A, E>, SqlError>
   ): Effect.Effect<A, E | BudgetPoolError> =>
     transact("", durability, () => write).pipe(
-      Effect.provideService(SqlClient.BeginTransaction, begin),
+      // With the same key, so that it does not matter whether it was done before the connection was lost.
+      reconnecting,
       Effect.mapError((error) => failed(pool, error)),
       semaphore.withPermit,
       asking(pool),
@@ -169,7 +158,10 @@ export const make = (
       )
 
     const release = (key: string, holder: string) =>
-      Effect.ignore(write("process", Effect.as(tables.release(key, holder), Result.void)))
+      Effect.ignore(write("process", Effect.as(tables.release(key, holder), Result.void))).pipe(
+        atMost(releasePatience, () => Effect.void),
+        inWorldTime
+      )
 
     // Where it cannot renew it tries again next time: by then the hold may have lapsed, and is taken up again.
     const renewing = (key: string, holder: string) =>
@@ -178,7 +170,8 @@ export const make = (
           Effect.ignore(write("process", Effect.as(tables.renew(key, holder, leaseMs), Result.void)))
         ),
         Effect.repeat({ while: () => holders.get(key) === holder }),
-        Effect.withTracerEnabled(false)
+        Effect.withTracerEnabled(false),
+        inWorldTime
       )
 
     return BudgetPool.of({

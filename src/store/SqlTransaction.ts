@@ -129,8 +129,9 @@ const postgres = Effect.fnUntraced(function* (sql: SqlClient.SqlClient) {
       transactionService: sql.transactionService,
       spanAttributes: [["db.system.name", "postgresql"]],
       acquireConnection: (interruptible) => interruptible(sql.reserve),
+      // Whatever the database is set to: what is read after waiting for a lock has to be as new as the lock.
       begin: (connection) =>
-        run(connection, "BEGIN").pipe(
+        run(connection, "BEGIN ISOLATION LEVEL READ COMMITTED").pipe(
           Effect.andThen(run(connection, "SELECT set_config('synchronous_commit', $1, true)", [level])),
           Effect.onError(() => rollback(connection))
         ),
