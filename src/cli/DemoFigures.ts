@@ -35,11 +35,7 @@ export const command = Command.make(
   "figures",
   {
     provider,
-    store: Flag.String("store").pipe(
-      Flag.withDescription("Where the runs are kept: a SQLite file, or `memory` (default)"),
-      Flag.withMetavar("FILE"),
-      Flag.withDefault("memory")
-    ),
+    store: Store.flagOf("memory"),
     json: Output.json
   },
   Effect.fnUntraced(function* ({ json, provider, store }) {

@@ -9,6 +9,7 @@ import * as RunExit from "../run/RunExit.ts"
 import type { RunState } from "../run/RunState.ts"
 import * as HandoffScreen from "./HandoffScreen.ts"
 import * as Output from "./Output.ts"
+import * as ShellWords from "./ShellWords.ts"
 import * as Store from "./Store.ts"
 
 /** How a command about a run is repeated: its store, the module of its agent, and the run that is to be resumed. */
@@ -32,7 +33,7 @@ export const standing = ({
     ? words(status)
     : `${words(status)} (${words(reason)})${status === "completed" || detail === undefined ? "" : `: ${Output.oneLine(detail)}`}`
 
-const { quoted } = Store
+const { quoted } = ShellWords
 
 /** A command about runs. An id that looks like a flag is none behind `--`, and then the flags come before it. */
 const command = (
@@ -49,7 +50,7 @@ const command = (
 }
 
 const agentFlag = ({ agent }: Where): ReadonlyArray<string> =>
-  agent === undefined ? [] : Store.flagged("--agent", agent)
+  agent === undefined ? [] : ShellWords.flagged("--agent", agent)
 
 /** The command that prints the whole handoff of a run. */
 const show = (where: Where, run: RunState): string => command(where, "show", [run.runId], "--handoff")

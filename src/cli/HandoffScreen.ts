@@ -5,6 +5,7 @@ import * as Handoff from "../run/Handoff.ts"
 import type { RunState } from "../run/RunState.ts"
 import type { Where } from "./Ending.ts"
 import * as Output from "./Output.ts"
+import * as ShellWords from "./ShellWords.ts"
 import * as Store from "./Store.ts"
 
 /** The handoff of a run that is kept there. */
@@ -12,10 +13,7 @@ export const of = (run: RunState, { agent, root, store }: Where): Handoff.Handof
   Handoff.of(run, {
     program: Output.self,
     root,
-    flags: [
-      ...(agent === undefined ? [] : Store.flagged("--agent", agent)),
-      ...(store === Store.defaultFile ? [] : Store.flagged("--store", store))
-    ]
+    flags: [...(agent === undefined ? [] : ShellWords.flagged("--agent", agent)), ...Store.flags(store)]
   })
 
 /** The names of the parts of a handoff. */

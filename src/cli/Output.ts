@@ -16,6 +16,7 @@ import * as Effect from "effect/Effect"
 import type * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as Option from "effect/Option"
+import * as Password from "./Password.ts"
 
 /** How the process ends. */
 export const exitCodes = {
@@ -113,10 +114,13 @@ const tagOf = (error: unknown): string =>
     : "Error"
 
 /** Says what went wrong: a sentence on stderr, and with `json` an `error` object on stdout. */
-export const failed = (json: boolean, tag: string, message: string): Effect.Effect<void> =>
-  note(`checkrein: ${plain(message)}`).pipe(
+export const failed = (json: boolean, tag: string, problem: string): Effect.Effect<void> => {
+  // What was mistyped is often told in the words that were typed.
+  const message = Password.hiddenIn(problem)
+  return note(`checkrein: ${plain(message)}`).pipe(
     Effect.andThen(json ? print(JSON.stringify({ error: { tag, message } })) : Effect.void)
   )
+}
 
 const usageSentence = (error: CliError.CliError): string =>
   error._tag === "ShowHelp" ? error.errors.map(sentenceOf).join("; ") : sentenceOf(error)
@@ -137,7 +141,7 @@ export const settle = <R>(
         if (Cause.hasInterruptsOnly(cause)) return Effect.succeed(exitCodes.stopped)
         const defect = Cause.squash(cause)
         return failed(json, tagOf(defect), `a bug: ${sentenceOf(defect)}`).pipe(
-          Effect.andThen(note(lines(Cause.pretty(cause)))),
+          Effect.andThen(note(lines(Password.hiddenIn(Cause.pretty(cause))))),
           Effect.as(exitCodes.error)
         )
       }
@@ -182,7 +186,7 @@ export const logs: Layer.Layer<never> = Logger.layer([
           : serious
             ? `\n${Cause.pretty(cause)}`
             : `: ${sentenceOf(Cause.squash(cause))}`
-      return lines(`${logLevel.toLowerCase()}: ${oneLine(textOf(message))}${why}`)
+      return lines(Password.hiddenIn(`${logLevel.toLowerCase()}: ${oneLine(textOf(message))}${why}`))
     })
   )
 ])

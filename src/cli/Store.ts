@@ -6,30 +6,56 @@ import * as Effect from "effect/Effect"
 import * as FileSystem from "effect/FileSystem"
 import * as Layer from "effect/Layer"
 import type { RunStore, RunStoreError } from "../store/RunStore.ts"
-import { CommandFailed, plain, UsageError } from "./Output.ts"
+import { CommandFailed, sentenceOf, UsageError } from "./Output.ts"
+import * as Password from "./Password.ts"
+import * as ShellWords from "./ShellWords.ts"
 
 /** The store in force when none is named: a SQLite file in the working directory. */
 export const defaultFile = ".checkrein/runs.db"
 
+/** `--store`, with what is in force when it is not given. */
+export const flagOf = (otherwise: string): Flag.Flag<string> =>
+  Flag.String("store").pipe(
+    Flag.withDescription(
+      `Where runs are kept: a SQLite file, a postgres:// URL (its password may be in PGPASSWORD), or \`memory\` (default: ${otherwise})`
+    ),
+    Flag.withMetavar("STORE"),
+    Flag.withDefault(otherwise)
+  )
+
 /** `--store`, the same for every command. */
-export const flag: Flag.Flag<string> = Flag.String("store").pipe(
-  Flag.withDescription(`Where runs are kept: a SQLite file, or \`memory\` (default: ${defaultFile})`),
-  Flag.withMetavar("FILE"),
-  Flag.withDefault(defaultFile)
-)
+export const flag: Flag.Flag<string> = flagOf(defaultFile)
 
 const scheme = /^([a-z][a-z0-9+.-]*):\/\//i
 
+// Also without its slashes: a file of that name would have the password in it.
+const isPostgres = (where: string): boolean => /^postgres(?:ql)?:/i.test(where)
+
+const takes = "--store takes a SQLite file, a postgres:// URL or `memory`"
+
 const refusal = (where: string): string | undefined => {
   const url = scheme.exec(where)?.[1]?.toLowerCase()
-  if (url === "postgres" || url === "postgresql")
-    return "this version keeps runs in SQLite or in memory only: --store takes a file or `memory`, and no Postgres URL yet"
-  if (url !== undefined) return `--store takes a file or \`memory\`, and no ${url} URL`
-  return where.trim() === "" ? "--store takes a file or `memory`, and was empty" : undefined
+  if (isPostgres(where))
+    return url !== undefined && URL.canParse(where)
+      ? undefined
+      : "--store is no URL of a Postgres database: write postgres://user@host:port/database"
+  if (url !== undefined) return `${takes}, and no ${url} URL`
+  return where.trim() === "" ? `${takes}, and was empty` : undefined
 }
 
-/** The store that `--store` names; a file and its folder are made when they are missing. */
-export const layer = (where: string): Layer.Layer<RunStore, UsageError | RunStoreError> =>
+const ofPostgres = Effect.map(
+  Effect.tryPromise({
+    try: () => import("./PostgresStore.ts"),
+    catch: (error) =>
+      new CommandFailed({
+        message: `a store on Postgres needs @effect/sql-pg beside checkrein (npm install @effect/sql-pg): ${sentenceOf(error)}`
+      })
+  }),
+  ({ layer }) => layer
+)
+
+/** The store that `--store` names; a file and its folder, or the tables of a database, are made when they are missing. */
+export const layer = (where: string): Layer.Layer<RunStore, UsageError | CommandFailed | RunStoreError> =>
   Layer.unwrap(
     Effect.gen(function* () {
       const message = refusal(where)
@@ -38,14 +64,15 @@ export const layer = (where: string): Layer.Layer<RunStore, UsageError | RunStor
         const memory = yield* Effect.promise(() => import("../store/MemoryRunStore.ts"))
         return memory.layer
       }
+      if (isPostgres(where)) return (yield* ofPostgres)(where, "made when missing")
       const sqlite = yield* Effect.promise(() => import("../store/NodeSqlite.ts"))
       return sqlite.runStore(where)
     })
   )
 
 /**
- * The store that `--store` names, for a command about runs that exist: a file that is missing is not made, since a
- * mistyped name would look like a store without runs.
+ * The store that `--store` names, for a command about runs that exist: what is missing is not made, since a mistyped
+ * name would look like a store without runs.
  */
 export const existing = (
   where: string
@@ -57,6 +84,7 @@ export const existing = (
           message: "a store in memory ends with its process, so there are no stored runs in it"
         })
       if (refusal(where) !== undefined) return layer(where)
+      if (isPostgres(where)) return (yield* ofPostgres)(where, "has to be there")
       const files = yield* FileSystem.FileSystem
       // A file that cannot be looked at is for SQLite to explain.
       const there = yield* Effect.orElseSucceed(files.exists(where), () => true)
@@ -68,23 +96,14 @@ export const existing = (
     })
   )
 
-/** `--store` as it is repeated in a command that a person is told to run: empty for the default. */
+/** `--store` in a command that a person is told to run: none for the default, and never with a password. */
+export const flags = (where: string): ReadonlyArray<string> =>
+  where === defaultFile
+    ? []
+    : ShellWords.flagged("--store", isPostgres(where) ? Password.hidden(where) : where)
+
+/** The same as a shell takes it, to be put behind a command. */
 export const repeated = (where: string): string =>
-  where === defaultFile ? "" : ` ${flagged("--store", where).map(quoted).join(" ")}`
-
-const escaped = (character: string): string => {
-  const code = character.charCodeAt(0)
-  return code < 0x80 ? `\\x${code.toString(16).padStart(2, "0")}` : `\\u${code.toString(16).padStart(4, "0")}`
-}
-
-/** An argument as a shell takes it; what could move the cursor is written as an escape. */
-export const quoted = (argument: string): string => {
-  if (/^[\w@%+=:,./-]+$/.test(argument)) return argument
-  if (plain(argument) === argument) return `'${argument.replaceAll("'", "'\\''")}'`
-  const inner = argument.replace(/['\\]/g, "\\$&")
-  return `$'${Array.from(inner, (character) => (plain(character) === character ? character : escaped(character))).join("")}'`
-}
-
-/** A flag with its value, also a value that looks like a flag. */
-export const flagged = (name: string, value: string): ReadonlyArray<string> =>
-  value.startsWith("-") ? [`${name}=${value}`] : [name, value]
+  flags(where)
+    .map((argument) => ` ${ShellWords.quoted(argument)}`)
+    .join("")
