@@ -7,8 +7,9 @@ import type * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Agent from "../Agent.ts"
 import * as RunTrace from "../observe/RunTrace.ts"
+import * as Fold from "../run/Fold.ts"
 import type { Completed, RunExit } from "../run/RunExit.ts"
-import * as RunState from "../run/RunState.ts"
+import type * as RunState from "../run/RunState.ts"
 import { RunStore } from "../store/RunStore.ts"
 import * as Ending from "./Ending.ts"
 import * as Output from "./Output.ts"
@@ -33,7 +34,7 @@ const tell = (run: RunState.RunState, { json, where }: Telling): Effect.Effect<v
 const tellStored = (telling: Telling) =>
   Effect.gen(function* () {
     const store = yield* RunStore
-    const state = RunState.fold(yield* store.read(telling.where.root))
+    const state = Fold.fold(yield* store.read(telling.where.root))
     if (state !== undefined) yield* tell(state, telling)
   }).pipe(
     Effect.catchTag("RunNotFound", () =>

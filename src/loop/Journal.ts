@@ -5,9 +5,10 @@ import * as Clock from "effect/Clock"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Semaphore from "effect/Semaphore"
+import * as Fold from "../run/Fold.ts"
 import { type Body, type Ephemeral, type LiveEvent, type RunEvent, version } from "../run/RunEvent.ts"
 import { approvalsOf, questionOf, unknownOf } from "../run/RunExit.ts"
-import * as RunState from "../run/RunState.ts"
+import type * as RunState from "../run/RunState.ts"
 import {
   type Durability,
   type Lease,
@@ -28,7 +29,7 @@ export interface Journal {
   /** The driver's right to drive the run. */
   readonly lease: Lease
   /** The state after everything that was written or staged. */
-  readonly state: () => RunState.Draft
+  readonly state: () => Fold.Draft
   /** The time that the run was driven so far, in milliseconds. */
   readonly elapsedMs: () => number
   /** The reading of the monotonic clock, in milliseconds. */
@@ -105,11 +106,11 @@ export const make = Effect.fnUntraced(function* (
   const drivenBefore = from?.elapsedMs ?? 0
   const elapsedMs = () =>
     Math.max(drivenBefore, Math.round((drivenBefore + nowMs() - startedMs) * 1_000) / 1_000)
-  let draft = from === undefined ? undefined : RunState.fold([], from)
+  let draft = from === undefined ? undefined : Fold.fold([], from)
   let staged: Array<RunEvent> = []
   let durability: Durability = "process"
 
-  const state = (): RunState.Draft => {
+  const state = (): Fold.Draft => {
     if (draft === undefined) throw new Error(`run ${runId} has no event yet`)
     return draft
   }
@@ -127,8 +128,8 @@ export const make = Effect.fnUntraced(function* (
         elapsedMs: elapsedMs(),
         ...body
       }
-      if (draft === undefined) draft = RunState.begin(event)
-      else RunState.apply(draft, event)
+      if (draft === undefined) draft = Fold.begin(event)
+      else Fold.apply(draft, event)
       staged.push(event)
     }
   }

@@ -179,7 +179,8 @@ const take = Effect.fnUntraced(function* (
   const asked = callsOf({ role: "assistant", content: reply.content }).length
   const calls = yield* Plan.plan(job, callsOf(message))
   const ends = incomplete === undefined && calls.length === 0 && reply.finish !== "pause"
-  const empty = ends && textOf(message).trim() === ""
+  // A model that has nothing to say in a handoff has said it: its turns are not spent on asking again.
+  const empty = ends && phase === "investigate" && textOf(message).trim() === ""
   const prose = ends && !empty && job.contract !== undefined && phase === "investigate"
   const note =
     incomplete !== undefined

@@ -7,11 +7,12 @@ import * as Effect from "effect/Effect"
 import * as Metrics from "../observe/Metrics.ts"
 import * as RunTrace from "../observe/RunTrace.ts"
 import * as Spans from "../observe/Spans.ts"
+import * as Fold from "../run/Fold.ts"
 import type { Limits } from "../run/Limits.ts"
 import type { Message } from "../run/Message.ts"
 import type { Body, LiveEvent, Parent } from "../run/RunEvent.ts"
 import * as RunExit from "../run/RunExit.ts"
-import * as RunState from "../run/RunState.ts"
+import type * as RunState from "../run/RunState.ts"
 import { type Lease, RunStore } from "../store/RunStore.ts"
 import * as Inbox from "./Inbox.ts"
 import type { Job } from "./Job.ts"
@@ -90,14 +91,14 @@ export const start = Effect.fnUntraced(function* (
 ) {
   const journal = yield* begin(job, start, lease, watcher)
   yield* drive(job, journal, start.parent)
-  return RunState.snapshot(journal.state())
+  return Fold.snapshot(journal.state())
 })
 
 /** Stores a run that somebody drives later. The caller knows that it does not exist yet. */
 export const create = Effect.fnUntraced(function* (job: Job, start: Start, lease: Lease) {
   const journal = yield* begin(job, start, lease, undefined)
   yield* journal.commit()
-  return RunState.snapshot(journal.state())
+  return Fold.snapshot(journal.state())
 })
 
 /** Ends a run that nobody drives. */
@@ -169,8 +170,8 @@ export const resume = Effect.fnUntraced(function* (
   const cancel = commands.find(({ command }) => command.type === "cancel")
   if (state.status === "running" && cancel?.command.type === "cancel") {
     yield* journal.commit(Loop.stopped(journal, Inbox.cancelledFor(cancel.command.reason)))
-    return RunState.snapshot(journal.state())
+    return Fold.snapshot(journal.state())
   }
   yield* drive(job, journal, state.parent)
-  return RunState.snapshot(journal.state())
+  return Fold.snapshot(journal.state())
 })

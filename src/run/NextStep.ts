@@ -202,7 +202,13 @@ export const nextStep = (state: RunState, rules: Rules, elapsedMs: number): Step
         call.approval !== "rejected" &&
         !State.continues(call)
     )
-    if (refused.length > 0) {
+    const [first] = refused
+    if (first !== undefined) {
+      // A model that was told, was refused and asks for nothing else again would go on so until its turns are used up.
+      const { strayedInTurn: before } = state
+      if (before !== undefined && before < first.turn && refused.length === pending.length) {
+        return stop(outOf(Limits.refresh(exhausted, State.used(state, elapsedMs)) ?? exhausted))
+      }
       return {
         _tag: "AnswerCalls",
         answers: refused.map((call) => ({

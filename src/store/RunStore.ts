@@ -2,15 +2,17 @@
  * Where runs are kept: an append-only journal of events for each, a small summary row beside it, and an inbox of
  * commands. Only a run's driver appends, naming the number of the event it expects to write.
  */
+import * as Clock from "effect/Clock"
 import * as Context from "effect/Context"
-import type * as Duration from "effect/Duration"
+import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
 import type * as Stream from "effect/Stream"
 import type { Command, Numbered } from "../run/Command.ts"
+import * as Fold from "../run/Fold.ts"
 import { ApprovalRequest, Parent, Reason, type RunEvent, RunStatus } from "../run/RunEvent.ts"
-import * as RunState from "../run/RunState.ts"
+import type * as RunState from "../run/RunState.ts"
 
 /** No run of this id is stored. */
 export class RunNotFound extends Schema.TaggedError<RunNotFound>()("RunNotFound", { runId: Schema.String }) {
@@ -80,6 +82,7 @@ export const RunSummary = Schema.Struct({
   inbox: Schema.Natural,
   startedAt: Schema.String,
   updatedAt: Schema.String,
+  tags: Schema.optionalKey(Schema.Array(Schema.String)),
   approvals: Schema.Array(ApprovalRequest),
   unknown: Schema.Array(ApprovalRequest),
   question: Schema.optionalKey(
@@ -104,11 +107,17 @@ export interface Append {
   readonly durability: Durability
 }
 
-/** Which runs to list: newest first, at most `limit` (default 50), older than the run `before`. */
+/** Which runs to list: those that meet all that is asked for, newest first, at most `limit` (default 50). */
 export interface ListOptions {
   readonly status?: RunStatus | undefined
   readonly agent?: string | undefined
+  readonly tag?: string | undefined
+  /** Only runs that were started at this time or later: ISO 8601, as in a summary; a date alone will do. */
+  readonly since?: string | undefined
+  /** Only runs that were started earlier than this. */
+  readonly until?: string | undefined
   readonly limit?: number | undefined
+  /** Only runs that come after this one in the list: the last of a page, to have the next page. */
   readonly before?: { readonly startedAt: string; readonly runId: string } | undefined
 }
 
@@ -159,6 +168,11 @@ export class RunStore extends Context.Service<
     readonly summary: (runId: string) => Effect.Effect<RunSummary, RunNotFound | RunStoreError>
     /** Summaries, newest first. */
     readonly list: (options?: ListOptions) => Effect.Effect<ReadonlyArray<RunSummary>, RunStoreError>
+    /**
+     * Deletes a run whole: its journal, its inbox, and the runs that its sub-agents have had. Fails with `RunBusy` while
+     * somebody drives it or one of them; then nothing is deleted. Its id may be used again.
+     */
+    readonly delete: (runId: string) => Effect.Effect<void, RunNotFound | RunBusy | RunStoreError>
     /** The events of a run from number `from` on: first the stored ones, then each as it is appended. Never ends. */
     readonly watch: (runId: string, from?: number) => Stream.Stream<RunEvent, RunNotFound | RunStoreError>
     /** Puts a command into a run's inbox and says which number it got. */
@@ -196,6 +210,46 @@ export const load = (runId: string): Effect.Effect<Stored, RunNotFound | RunStor
   Effect.gen(function* () {
     const store = yield* RunStore
     const events = yield* store.read(runId)
-    const state = RunState.fold(events)
+    const state = Fold.fold(events)
     return state === undefined ? yield* new RunNotFound({ runId }) : { events, state }
+  })
+
+/** Which runs may be deleted for their age. */
+export type Filter = Pick<ListOptions, "status" | "agent" | "tag">
+
+const page = 200
+
+/**
+ * Deletes the runs that nothing was written to for longer than `age`, and yields their ids. The runs of sub-agents go
+ * with the run that has started them. A run that is being driven stays, and is no failure.
+ *
+ * @example
+ * ```ts
+ * import { RunStore } from "checkrein/store"
+ *
+ * const tidyUp = RunStore.deleteOlderThan("30 days", { status: "completed" })
+ * ```
+ */
+export const deleteOlderThan = (
+  age: Duration.Input,
+  filter: Filter = {}
+): Effect.Effect<ReadonlyArray<string>, RunStoreError, RunStore> =>
+  Effect.gen(function* () {
+    const store = yield* RunStore
+    const now = yield* Clock.currentTimeMillis
+    const until = new Date(now - Duration.toMillis(Duration.fromInputUnsafe(age))).toISOString()
+    const deleted: Array<string> = []
+    let before: RunSummary | undefined
+    do {
+      const runs: ReadonlyArray<RunSummary> = yield* store.list({ ...filter, until, before, limit: page })
+      for (const { parent, runId, updatedAt } of runs) {
+        if (parent !== undefined || updatedAt >= until) continue
+        const gone = yield* Effect.as(store.delete(runId), true).pipe(
+          Effect.catchTag(["RunBusy", "RunNotFound"], () => Effect.succeed(false))
+        )
+        if (gone) deleted.push(runId)
+      }
+      before = runs.at(-1)
+    } while (before !== undefined)
+    return deleted
   })

@@ -831,3 +831,34 @@ describe("a deadline by the calendar", () => {
     })
   )
 })
+
+describe("a model that does not hand over", () => {
+  const reserve = { toolCalls: 3, turns: 40, reserve: { toolCalls: 2 } }
+
+  it.effect("is refused once and stopped the next time, with its turns unspent and its call pending", () =>
+    Effect.gen(function* () {
+      const w = yield* world(lists(30))
+      const exit = yield* outcomeDuring(minutes, w.in(run(reserve)))
+      assert(exit._tag === "BudgetExceeded")
+      assert.strictEqual(exit.resource, "tool_calls")
+      assert.strictEqual(exit.run.turns, 3)
+      assert.strictEqual(w.work.started.length, 1)
+      assert.strictEqual(exit.run.pending.length, 1)
+      yield* w.journal()
+      const more = yield* outcomeDuring(minutes, w.in(Agent.resume(agent, "r", { limits: { toolCalls: 9 } })))
+      assert.isAbove(more.run.turns, 4)
+      yield* w.journal()
+    })
+  )
+
+  it.effect("and says nothing at all is not asked again", () =>
+    Effect.gen(function* () {
+      const w = yield* world([...lists(1), text(""), text("never asked for")])
+      const exit = yield* outcomeDuring(minutes, w.in(run(reserve)))
+      assert(exit._tag === "BudgetExceeded")
+      assert.strictEqual(exit.run.turns, 2)
+      assert.strictEqual(w.requests.length, 2)
+      yield* w.journal()
+    })
+  )
+})

@@ -8,7 +8,7 @@ import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Schema from "effect/Schema"
 import * as TestClock from "effect/testing/TestClock"
-import { Agent, MemoryRunStore, Operation, RunState, RunStore, ToolPolicy } from "../../src/index.ts"
+import { Agent, Fold, MemoryRunStore, Operation, RunState, RunStore, ToolPolicy } from "../../src/index.ts"
 import * as Scripted from "../../src/provider/Scripted.ts"
 import type { LimitsInput } from "../../src/run/Limits.ts"
 import type { RunEvent } from "../../src/run/RunEvent.ts"
@@ -893,7 +893,7 @@ describe("at a limit", () => {
       const events = yield* journal("r")
       expect(events.at(-1)).toMatchObject({ type: "run_stopped", status: "interrupted", reason: "cancelled" })
       expectOnce(events)
-      const state = RunState.fold(events)
+      const state = Fold.fold(events)
       expect(state && RunState.live(state)).toMatchObject([{ operationId: "t1" }])
     })
   })
@@ -952,7 +952,7 @@ describe("wherever else a run stops", () => {
     const events = yield* journal("r")
     expect(events.at(-1)).toMatchObject({ type: "run_stopped", reason: "cancelled" })
     expectOnce(events)
-    const state = RunState.fold(events)
+    const state = Fold.fold(events)
     expect(state && RunState.live(state)).toMatchObject([{ operationId: "t1" }])
   })
 })

@@ -5,6 +5,7 @@
 import { assert } from "@effect/vitest"
 import * as Result from "effect/Result"
 import type * as Wire from "../../src/provider/Wire.ts"
+import * as Fold from "../../src/run/Fold.ts"
 import { callsOf, type Message } from "../../src/run/Message.ts"
 import * as RunEvent from "../../src/run/RunEvent.ts"
 import * as RunState from "../../src/run/RunState.ts"
@@ -77,15 +78,15 @@ const checkState = (state: RunState.RunState, ledger: Ledger.Ledger): void => {
 export const checkLaws = (events: ReadonlyArray<RunEvent.RunEvent>): void => {
   const findings = Audit.audit(events, { graceMs: 0 })
   const ledger = Ledger.empty(events[0]?.runId ?? "")
-  let state: RunState.Draft | undefined
+  let state: Fold.Draft | undefined
   events.forEach((event, index) => {
     try {
       const finding = findings.find(({ seq }) => seq === event.seq)
       assert.isUndefined(finding, `law ${finding?.law}: ${finding?.problem}`)
       checkJson(event)
       Ledger.record(ledger, event)
-      if (state === undefined) state = RunState.begin(event)
-      else RunState.apply(state, event)
+      if (state === undefined) state = Fold.begin(event)
+      else Fold.apply(state, event)
       checkState(state, ledger)
     } catch (error) {
       const around = events

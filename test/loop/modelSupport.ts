@@ -25,10 +25,11 @@ import {
 import * as Scripted from "../../src/provider/Scripted.ts"
 import * as Tokens from "../../src/provider/Tokens.ts"
 import type * as Wire from "../../src/provider/Wire.ts"
+import { fold, snapshot } from "../../src/run/Fold.ts"
 import type * as Money from "../../src/run/Money.ts"
 import type { RunEvent } from "../../src/run/RunEvent.ts"
 import type { Completed, RunExit } from "../../src/run/RunExit.ts"
-import { fold, RunState, snapshot } from "../../src/run/RunState.ts"
+import { RunState } from "../../src/run/RunState.ts"
 import { checkLaws, checkWire } from "./laws.ts"
 
 export { Scripted }

@@ -1,10 +1,10 @@
 import { describe, expect, it } from "@effect/vitest"
 import * as Schema from "effect/Schema"
+import * as Fold from "../../src/run/Fold.ts"
 import * as Handoff from "../../src/run/Handoff.ts"
 import type { Limits } from "../../src/run/Limits.ts"
 import type { Body, Evidence } from "../../src/run/RunEvent.ts"
 import * as RunExit from "../../src/run/RunExit.ts"
-import * as RunState from "../../src/run/RunState.ts"
 import {
   asked,
   call,
@@ -809,7 +809,7 @@ describe("over generated runs", () => {
     "it is plain JSON, the same each time, and leaves the state alone",
     { journal: journals() },
     ({ journal: { events } }) => {
-      const state = RunState.fold(events)!
+      const state = Fold.fold(events)!
       const before = structuredClone(state)
       const handoff = Handoff.of(state)
       expect(Handoff.of(state)).toEqual(handoff)
@@ -826,7 +826,7 @@ describe("over generated runs", () => {
     "every call that ran is told once, and every pending one stands in one place",
     { journal: journals() },
     ({ journal: { events } }) => {
-      const state = RunState.fold(events)!
+      const state = Fold.fold(events)!
       const handoff = Handoff.of(state)
       const told = [...handoff.changes, ...handoff.observations].reduce((sum, { times }) => sum + times, 0)
       const children = handoff.children.filter(({ standing }) => standing !== "not_over")
@@ -854,7 +854,7 @@ describe("over generated runs", () => {
     "its Markdown has no empty part, and the same order of parts",
     { journal: journals() },
     ({ journal: { events } }) => {
-      const handoff = Handoff.of(RunState.fold(events)!)
+      const handoff = Handoff.of(Fold.fold(events)!)
       const order = Handoff.sections(handoff).map(({ title }) => title)
       const words = Handoff.toMarkdown(handoff)
       const headings = words.split("\n").filter((line) => line.startsWith("## "))

@@ -3,6 +3,7 @@
  * here from the events themselves, never read from a state.
  */
 import { describe, expect, it } from "@effect/vitest"
+import * as Fold from "../../src/run/Fold.ts"
 import type { Limits } from "../../src/run/Limits.ts"
 import { callsOf } from "../../src/run/Message.ts"
 import type { Usage } from "../../src/run/Money.ts"
@@ -180,12 +181,12 @@ const eachDecision = (
 ): void => {
   const ledger = emptyLedger()
   record(ledger, events[0]!)
-  const state = RunState.begin(events[0]!)
+  const state = Fold.begin(events[0]!)
   let seen = 1
   for (const decision of decisions) {
     for (; seen < decision.at; seen++) {
       record(ledger, events[seen]!)
-      RunState.apply(state, events[seen]!)
+      Fold.apply(state, events[seen]!)
     }
     look(decision.step, ledger, state, decision)
   }
@@ -196,7 +197,7 @@ describe("law 1: a claimed model call that never came back counts as a turn and,
     "turns and tokens of a state are those of its replies, its failed attempts and its lost claims",
     { journal: journals() },
     ({ journal: { events } }) => {
-      const state = RunState.fold(events)!
+      const state = Fold.fold(events)!
       const ledger = ledgerOf(events)
       expect(state.turns).toBe(ledger.turns)
       expect(state.usage.promptTokens + state.usage.completionTokens).toBe(ledger.tokens)
@@ -227,9 +228,9 @@ describe("law 2: a call is executed at most once, unless it reads or is idempote
     { journal: journals() },
     ({ journal: { events, rules } }) => {
       for (let cut = 1; cut <= events.length; cut += 1 + Math.floor(events.length / 20)) {
-        const state = RunState.fold(events.slice(0, cut))!
+        const state = Fold.fold(events.slice(0, cut))!
         const crashed = { ...events[0]!, seq: cut, elapsedMs: state.elapsedMs }
-        RunState.apply(state, { ...crashed, type: "run_resumed", inbox: 0, messages: [] })
+        Fold.apply(state, { ...crashed, type: "run_resumed", inbox: 0, messages: [] })
         const ledger = ledgerOf(events.slice(0, cut))
         const step = nextStep(state, { ...rules, stopWhen: [] }, state.elapsedMs)
         if (step._tag !== "ExecuteCalls") continue
@@ -246,7 +247,7 @@ describe("law 2: a call is executed at most once, unless it reads or is idempote
     "a started write without a result is pending until somebody says what became of it",
     { journal: journals() },
     ({ journal: { events } }) => {
-      const state = RunState.fold(events)!
+      const state = Fold.fold(events)!
       for (const [callId, seen] of ledgerOf(events).calls) {
         if (seen.planned.effect !== "write" || seen.starts === 0 || seen.results > 0) continue
         expect(state.pending.find((call) => call.callId === callId)).toMatchObject({
@@ -297,7 +298,7 @@ describe("law 3: exactly one result per call before the model is asked again", (
     "no call ever gets a second result, and no result is without its call",
     { journal: journals() },
     ({ journal: { events } }) => {
-      const state = RunState.fold(events)!
+      const state = Fold.fold(events)!
       const ledger = ledgerOf(events)
       const told = state.messages.flatMap((message) => (message.role === "tool" ? [message.callId] : []))
       expect(new Set(told).size).toBe(told.length)
@@ -313,9 +314,9 @@ describe("law 3: exactly one result per call before the model is asked again", (
     "also in the middle of a batch: while a call runs, the model is not what comes next",
     { journal: journals() },
     ({ journal: { events, rules } }) => {
-      const state = RunState.begin(events[0]!)
+      const state = Fold.begin(events[0]!)
       for (const event of events.slice(1)) {
-        RunState.apply(state, event)
+        Fold.apply(state, event)
         if (state.status !== "running" || state.pending.length === 0) continue
         expect(nextStep(state, rules, state.elapsedMs)._tag).not.toBe("AskModel")
       }
@@ -389,10 +390,10 @@ describe("law 6: the cost of a run", () => {
     "is its turns, its failed attempts, its lost claims and its children, to the nano-dollar, at every event",
     { journal: journals() },
     ({ journal: { events } }) => {
-      const state = RunState.begin(events[0]!)
+      const state = Fold.begin(events[0]!)
       const ledger = emptyLedger()
       for (const [index, event] of events.entries()) {
-        if (index > 0) RunState.apply(state, event)
+        if (index > 0) Fold.apply(state, event)
         record(ledger, event)
         expect(state.costUsd).toBe(Number(costOf(ledger)) / 1e9)
       }
@@ -404,7 +405,7 @@ describe("law 6: the cost of a run", () => {
     "a run that has answered asks for nothing more",
     { journal: journals() },
     ({ journal: { events, rules } }) => {
-      const state = RunState.fold(events)!
+      const state = Fold.fold(events)!
       if (state.reason !== "answered") return
       expect(nextStep(state, rules, state.elapsedMs)).toMatchObject({
         _tag: "Stop",
@@ -541,13 +542,13 @@ describe("nextStep is a pure and total function", () => {
     "of every state that any prefix of a journal leads to, at any time",
     { journal: journals() },
     ({ journal: { events, rules } }) => {
-      const draft = RunState.begin(events[0]!)
+      const draft = Fold.begin(events[0]!)
       for (const [index, event] of events.entries()) {
-        if (index > 0) RunState.apply(draft, event)
+        if (index > 0) Fold.apply(draft, event)
         for (const elapsedMs of [draft.elapsedMs, 0, 1e12]) {
           const before = JSON.stringify(draft)
           const step = nextStep(draft, rules, elapsedMs)
-          expect(nextStep(RunState.snapshot(draft), rules, elapsedMs)).toEqual(step)
+          expect(nextStep(Fold.snapshot(draft), rules, elapsedMs)).toEqual(step)
           expect(JSON.stringify(draft)).toBe(before)
         }
       }

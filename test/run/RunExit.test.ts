@@ -1,5 +1,6 @@
 import { describe, expect, it } from "@effect/vitest"
 import * as Schema from "effect/Schema"
+import * as Fold from "../../src/run/Fold.ts"
 import { nextStep } from "../../src/run/NextStep.ts"
 import type { Reason, RunStatus } from "../../src/run/RunEvent.ts"
 import * as RunExit from "../../src/run/RunExit.ts"
@@ -256,7 +257,7 @@ describe("over generated runs", () => {
     "a stopped run is its exit, unless it completed or was cancelled; a running one has none",
     { journal: journals() },
     ({ journal: { events } }) => {
-      const state = RunState.fold(events)!
+      const state = Fold.fold(events)!
       const exit = RunExit.fromState(state)
       const none = state.status === "running" || state.status === "completed" || state.reason === "cancelled"
       expect(exit === undefined).toBe(none)
@@ -275,7 +276,7 @@ describe("over generated runs", () => {
     "an exit for approval names every undecided call and nothing that was decided",
     { journal: journals() },
     ({ journal: { events } }) => {
-      const state = RunState.fold(events)!
+      const state = Fold.fold(events)!
       const exit = RunExit.fromState(state)
       if (exit?._tag !== "ApprovalRequired") return
       const own = exit.calls.filter((call) => call.runId === state.runId).map((call) => call.callId)

@@ -8,23 +8,15 @@
 import * as Arbitrary from "effect/Arbitrary"
 import * as Schema from "effect/Schema"
 import * as Digest from "../../src/loop/Digest.ts"
+import { apply, begin, type Draft, fold, snapshot } from "../../src/run/Fold.ts"
 import * as Limits from "../../src/run/Limits.ts"
 import type { AssistantMessage, ToolCallPart } from "../../src/run/Message.ts"
 import type { Rules, Step } from "../../src/run/NextStep.ts"
 import { nextStep } from "../../src/run/NextStep.ts"
 import type { Body, Of, PlannedCall, RunEvent, Suspension } from "../../src/run/RunEvent.ts"
 import { version } from "../../src/run/RunEvent.ts"
-import type { Draft, PendingCall, RunState } from "../../src/run/RunState.ts"
-import {
-  apply,
-  begin,
-  fold,
-  live as liveOperations,
-  snapshot,
-  totals,
-  undecided,
-  unknownOutcomes
-} from "../../src/run/RunState.ts"
+import type { PendingCall, RunState } from "../../src/run/RunState.ts"
+import { live as liveOperations, totals, undecided, unknownOutcomes } from "../../src/run/RunState.ts"
 
 /** What the core decided when it had seen the first `at` events. */
 export interface Decision {
@@ -390,7 +382,17 @@ export const simulate = (numbers: ReadonlyArray<number>, options: Options = {}):
   }
 
   const stop = (ending: Pick<Of<"run_stopped">, "status" | "reason" | "detail" | "exhausted">) => {
-    append({ type: "run_stopped", ...ending, ...totals(now()) })
+    const operations = ending.exhausted === undefined ? [] : liveOperations(now())
+    append({
+      type: "run_stopped",
+      ...ending,
+      ...(operations.length === 0
+        ? undefined
+        : {
+            operations: operations.map(({ operationId }) => ({ operationId, handling: "detached" as const }))
+          }),
+      ...totals(now())
+    })
   }
 
   /** What still runs when the run is stopped: a read is cancelled, of a write nobody can tell. */
@@ -775,6 +777,7 @@ export const simulate = (numbers: ReadonlyArray<number>, options: Options = {}):
 
   append({
     ...(started(limitsFrom(tape)) as Omit<Of<"run_started">, "v">),
+    ...(contract ? { contract: { tool: tools.submit.tool } } : undefined),
     ...(tape.once(5) ? { parent: { runId: "parent", callId: "c9" } } : undefined)
   })
   live(false)

@@ -46,7 +46,9 @@ function* plan(before: Ledger, { answers, calls, message, note }: Of<"turn">): G
       yield broken(4, `call ${callId} (${part.name}) is planned with the digest of other arguments`)
     }
   }
-  if (answers && (parts.length > 0 || note !== undefined || textOf(message).trim() === "")) {
+  // A handoff is over when the model has nothing to say in it.
+  const silent = textOf(message).trim() === "" && before.phase === "investigate"
+  if (answers && (parts.length > 0 || note !== undefined || silent)) {
     yield broken(3, "a reply that is no answer is taken for one")
   }
 }

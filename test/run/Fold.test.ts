@@ -1,5 +1,6 @@
 import { describe, expect, it } from "@effect/vitest"
 import * as Schema from "effect/Schema"
+import * as Fold from "../../src/run/Fold.ts"
 import * as RunEvent from "../../src/run/RunEvent.ts"
 import * as RunState from "../../src/run/RunState.ts"
 import {
@@ -33,10 +34,10 @@ describe("folding", () => {
     "a prefix and then the rest is folding the whole, wherever it is cut",
     { journal: journals() },
     ({ journal: { events } }) => {
-      const whole = RunState.fold(events)
+      const whole = Fold.fold(events)
       for (let cut = 0; cut <= events.length; cut += 1 + Math.floor(events.length / 8)) {
-        const prefix = RunState.fold(events.slice(0, cut))
-        expect(RunState.fold(events.slice(cut), prefix)).toStrictEqual(whole)
+        const prefix = Fold.fold(events.slice(0, cut))
+        expect(Fold.fold(events.slice(cut), prefix)).toStrictEqual(whole)
       }
     },
     many
@@ -47,9 +48,9 @@ describe("folding", () => {
     { journal: journals() },
     ({ journal: { events } }) => {
       const cut = Math.ceil(events.length / 2)
-      const prefix = RunState.fold(events.slice(0, cut))
+      const prefix = Fold.fold(events.slice(0, cut))
       expect(prefix).toBeDefined()
-      expect(RunState.fold(events.slice(cut), throughJson(prefix!))).toStrictEqual(RunState.fold(events))
+      expect(Fold.fold(events.slice(cut), throughJson(prefix!))).toStrictEqual(Fold.fold(events))
     },
     many
   )
@@ -59,29 +60,29 @@ describe("folding", () => {
     { journal: journals() },
     ({ journal: { events } }) => {
       const cut = Math.ceil(events.length / 2)
-      const state = RunState.fold(events.slice(0, cut))!
+      const state = Fold.fold(events.slice(0, cut))!
       const before = JSON.stringify(state)
-      RunState.fold(events.slice(cut), state)
+      Fold.fold(events.slice(cut), state)
       expect(JSON.stringify(state)).toBe(before)
 
-      const seen = RunState.snapshot(state)
-      for (const event of events.slice(cut)) RunState.apply(state, event)
+      const seen = Fold.snapshot(state)
+      for (const event of events.slice(cut)) Fold.apply(state, event)
       expect(JSON.stringify(seen)).toBe(before)
     },
     many
   )
 
   it("no event is no state", () => {
-    expect(RunState.fold([])).toBeUndefined()
+    expect(Fold.fold([])).toBeUndefined()
   })
 
   it.prop(
     "in one go and event by event, as a driver does, come to the same",
     { journal: journals() },
     ({ journal: { events } }) => {
-      const draft = RunState.begin(events[0]!)
-      for (const event of events.slice(1)) RunState.apply(draft, event)
-      expect(draft).toStrictEqual(RunState.fold(events))
+      const draft = Fold.begin(events[0]!)
+      for (const event of events.slice(1)) Fold.apply(draft, event)
+      expect(draft).toStrictEqual(Fold.fold(events))
       expect(draft.seq).toBe(events.length)
     },
     many
@@ -93,9 +94,9 @@ describe("JSON", () => {
     "a state goes to JSON and comes back the same, at any point of a run",
     { journal: journals() },
     ({ journal: { events } }) => {
-      const draft = RunState.begin(events[0]!)
+      const draft = Fold.begin(events[0]!)
       for (const [index, event] of events.entries()) {
-        if (index > 0) RunState.apply(draft, event)
+        if (index > 0) Fold.apply(draft, event)
         if (index % 7 === 0 || index === events.length - 1) expect(throughJson(draft)).toStrictEqual(draft)
       }
     },
@@ -288,10 +289,10 @@ describe("the sums of a state", () => {
     "what a stop says about turns and cost is what the state says after it",
     { journal: journals() },
     ({ journal: { events } }) => {
-      const draft = RunState.begin(events[0]!)
+      const draft = Fold.begin(events[0]!)
       for (const event of events.slice(1)) {
         const { costUsd, turns } = RunState.totals(draft)
-        RunState.apply(draft, event)
+        Fold.apply(draft, event)
         if (event.type !== "run_stopped") continue
         expect({ turns: draft.turns, costUsd: draft.costUsd }).toEqual({ turns, costUsd })
       }
@@ -360,7 +361,7 @@ describe("the sums of a state", () => {
   })
 
   it("time is the time driven, taken from the last event", () => {
-    const state = RunState.fold(written([started(), { ...resumed, elapsedMs: 1234.5 }]))
+    const state = Fold.fold(written([started(), { ...resumed, elapsedMs: 1234.5 }]))
     expect(state?.elapsedMs).toBe(1234.5)
   })
 })
