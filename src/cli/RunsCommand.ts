@@ -268,9 +268,27 @@ const cancel = Command.make(
   ])
 )
 
+const audit = Command.make("audit", { id, ...common }, (input) =>
+  Effect.flatMap(
+    Effect.promise(() => import("./RunsAudit.ts")),
+    ({ audit }) => audit(input)
+  )
+).pipe(
+  Command.withDescription(
+    "Holds a run's journal, and those of the runs that it has started, to the laws by which runs are driven, and names every event that breaks one. Exits with 3 if there is any."
+  ),
+  Command.withShortDescription("Hold a run's journal to the laws"),
+  Command.withExamples([
+    {
+      command: "checkrein runs audit k7m2x9qtzb",
+      description: "Whether everything in it may have happened"
+    }
+  ])
+)
+
 /** The command. */
 export const command = Command.make("runs").pipe(
   Command.withDescription("Looks at stored runs, decides what they wait for, and takes them up again."),
   Command.withShortDescription("Look at stored runs and operate them"),
-  Command.withSubcommands([list, show, approve, reject, resolve, resume, cancel])
+  Command.withSubcommands([list, show, approve, reject, resolve, resume, cancel, audit])
 )

@@ -97,8 +97,10 @@ export const audit = (
   }
   if (journals === undefined) return findings
   const children = Children.childrenOf(runId, journals)
-  findings.push(...Children.check(events, children))
+  const below = [...Children.check(events, children)]
+  findings.push(...below.filter((finding) => finding.runId === runId))
   findings.sort((a, b) => a.seq - b.seq)
+  findings.push(...below.filter((finding) => finding.runId !== runId))
   for (const child of children.values()) findings.push(...audit(child, options))
   return findings
 }

@@ -188,6 +188,14 @@ function* cutOff(call: Call, { disposition, mayRepeat }: Of<"tool_result">): Gen
   }
 }
 
+/** What a child has used is told as a total, which only grows. */
+function* told(call: Call, event: Of<"tool_result"> | Of<"child_suspended">): Generator<Problem> {
+  const { childCostUsd, childTokens } = event
+  const less =
+    (childCostUsd ?? call.told.usd) < call.told.usd || (childTokens ?? call.told.tokens) < call.told.tokens
+  if (less) yield broken(6, `the run in ${nameOf(call)} is said to have used less than before`)
+}
+
 function* answered(before: Ledger, event: Of<"tool_result">): Generator<Problem> {
   const { callId, content, disposition, mayRepeat, ok, tool } = event
   const call = before.calls.get(callId)
@@ -199,6 +207,7 @@ function* answered(before: Ledger, event: Of<"tool_result">): Generator<Problem>
     if (ok) yield broken(3, `${name} is put down as ${disposition}, and as having gone well`)
     if (content.trim() === "" && mayRepeat !== true) yield broken(3, `${name} is answered without a word`)
   }
+  yield* told(call, event)
   switch (disposition) {
     case "executed":
       return yield* executed(call, event)
@@ -251,8 +260,9 @@ function* given(call: Call): Generator<Problem> {
   if (call.planned.kind !== "input") yield broken(3, `${name} is answered by a person, and is no question`)
 }
 
-function* suspended(call: Call): Generator<Problem> {
+function* suspended(call: Call, event: Of<"child_suspended">): Generator<Problem> {
   yield* ended(call, "suspended")
+  yield* told(call, event)
 }
 
 function* resolved(call: Call, { content, tool }: Of<"outcome_resolved">): Generator<Problem> {
@@ -279,7 +289,7 @@ function* aboutCall(call: Call, event: RunEvent): Generator<Problem> {
     case "input_given":
       return yield* given(call)
     case "child_suspended":
-      return yield* suspended(call)
+      return yield* suspended(call, event)
     case "outcome_resolved":
       return yield* resolved(call, event)
   }

@@ -37,6 +37,9 @@ function* completed(before: Ledger, { reason }: Of<"run_stopped">): Generator<Pr
     yield broken(3, `the run completes although ${nameOf(call)} has no result`)
   }
   if (reason === "answered" && !before.answered) yield broken(6, "the run completes without an answer")
+  if (reason === "answered" && before.contract !== undefined) {
+    yield broken(6, `the run completes with text, and its result has to be submitted with ${before.contract}`)
+  }
   if (reason === "answered" && before.phase === "handoff") {
     yield broken(6, "the run stops at a limit, and calls its handoff an answer")
   }
@@ -83,8 +86,8 @@ function* stopped(before: Ledger, event: Of<"run_stopped">): Generator<Problem> 
     const said = limited ? "no limit is said to be" : "a limit is said to be"
     yield broken(7, `the run stops for ${reason}, and ${said} used up`)
   }
-  if (limited && (exhausted?.resource === "turns") !== (reason === "max_turns")) {
-    yield broken(7, `the run stops for ${reason}, and what is used up is ${exhausted?.resource}`)
+  if (limited && exhausted !== undefined && (exhausted.resource === "turns") !== (reason === "max_turns")) {
+    yield broken(7, `the run stops for ${reason}, and what is used up is ${exhausted.resource}`)
   }
   if (status === "completed") yield* completed(before, event)
   yield* waits(before, reason)

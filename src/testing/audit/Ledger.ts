@@ -54,6 +54,8 @@ export interface Ledger {
   elapsedMs: number
   previous: RunEvent["type"] | undefined
   stopped: Of<"run_stopped"> | undefined
+  /** The tool with which a result has to be submitted, where text does not complete the run. */
+  contract: string | undefined
   limits: Limits.Limits
   phase: Limits.Purpose
   claim: Of<"turn_started"> | undefined
@@ -84,6 +86,7 @@ export const empty = (runId: string): Ledger => ({
   elapsedMs: 0,
   previous: undefined,
   stopped: undefined,
+  contract: undefined,
   limits: {},
   phase: "investigate",
   claim: undefined,
@@ -258,6 +261,9 @@ const step = (ledger: Ledger, event: RunEvent): void => {
   const call = "callId" in event ? ledger.calls.get(event.callId) : undefined
   switch (event.type) {
     case "run_started":
+      ledger.contract = event.contract?.tool
+      ledger.limits = Limits.anchor(event.limits, event.at, event.elapsedMs)
+      return
     case "limits_changed":
       ledger.limits = Limits.anchor(event.limits, event.at, event.elapsedMs)
       return

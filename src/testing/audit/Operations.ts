@@ -1,9 +1,25 @@
 /**
  * Work that a tool has started and that goes on: begun once, ended at most once, and never lost sight of.
  */
-import type { RunEvent } from "../../run/RunEvent.ts"
+import type { Of, RunEvent } from "../../run/RunEvent.ts"
 import { broken, type Problem } from "./Law.ts"
 import { executable, type Ledger, nameOf } from "./Ledger.ts"
+
+/** At a limit something is done about all work that goes on, and what it was is said. */
+function* handled(operations: Ledger["operations"], event: Of<"run_stopped">): Generator<Problem> {
+  const told = event.operations ?? []
+  for (const { handling, operationId } of told) {
+    const operation = operations.get(operationId)
+    if (operation === undefined || operation.ended) {
+      yield broken(2, `operation ${operationId} is ${handling.replace("_", " ")}, and does not go on`)
+    }
+  }
+  if (event.reason !== "max_turns" && event.reason !== "max_budget") return
+  for (const [id, { ended }] of operations) {
+    if (ended || told.some(({ operationId }) => operationId === id)) continue
+    yield broken(2, `operation ${id} goes on at the limit, and nothing is said of it`)
+  }
+}
 
 /** Law 2, as far as it is about operations. */
 export function* check({ calls, operations }: Ledger, event: RunEvent): Generator<Problem> {
@@ -27,11 +43,6 @@ export function* check({ calls, operations }: Ledger, event: RunEvent): Generato
       return
     }
     case "run_stopped":
-      for (const { handling, operationId } of event.operations ?? []) {
-        const operation = operations.get(operationId)
-        if (operation === undefined || operation.ended) {
-          yield broken(2, `operation ${operationId} is ${handling.replace("_", " ")}, and does not go on`)
-        }
-      }
+      yield* handled(operations, event)
   }
 }

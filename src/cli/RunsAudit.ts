@@ -1,0 +1,50 @@
+/**
+ * `checkrein runs audit`: holds a stored run, and every run below it, to the laws.
+ */
+import * as Effect from "effect/Effect"
+import * as Audit from "../testing/Audit.ts"
+import * as Output from "./Output.ts"
+import * as Store from "./Store.ts"
+
+/** What `checkrein runs audit` was given. */
+export interface Input {
+  readonly id: string
+  readonly store: string
+  readonly json: boolean
+}
+
+const count = (n: number, one: string, many: string): string => `${n} ${n === 1 ? one : many}`
+
+const looked = ({ children, events }: Audit.Report): string =>
+  `${count(events, "event", "events")}, ${count(children, "child", "children")}`
+
+const line =
+  (runId: string) =>
+  (finding: Audit.Finding): string => {
+    const of = finding.runId === runId ? "" : ` of ${finding.runId}`
+    return `  event ${finding.seq}${of}: ${finding.problem}`
+  }
+
+/** Each law that is broken, with the events that break it. */
+const broken = ({ findings, runId }: Audit.Report): ReadonlyArray<string> =>
+  [...Map.groupBy(findings, ({ law }) => law)]
+    .sort(([a], [b]) => a - b)
+    .flatMap(([law, events]) => ["", `Law ${law}: ${Audit.laws[law]}`, ...events.map(line(runId))])
+
+/** A report for people. */
+const screen = (report: Audit.Report): string => {
+  const { findings, runId } = report
+  const verdict =
+    findings.length === 0
+      ? "no law is broken"
+      : `the laws are broken ${findings.length === 1 ? "once" : `${findings.length} times`}`
+  return [`${runId}: ${verdict}: ${looked(report)}`, ...broken(report)].map(Output.plain).join("\n")
+}
+
+/** Audits a run; ends with 3 if a law is broken. */
+export const audit = ({ id, json, store }: Input) =>
+  Effect.gen(function* () {
+    const report = yield* Audit.run(id)
+    yield* Output.result(json, { ...report }, screen(report))
+    if (report.findings.length > 0) return yield* Output.quit(Output.exitCodes.stopped)
+  }).pipe(Effect.provide(Store.existing(store)))
