@@ -256,8 +256,11 @@ export const apply = (draft: Draft, event: RunEvent): void => {
           attempts: 0
         })
       }
-      if (event.answers && draft.phase === "handoff") draft.summary = textOf(event.message)
-      else if (event.answers) draft.result = textOf(event.message)
+      if (event.answers) {
+        const text = textOf(event.message)
+        if (draft.phase === "investigate") draft.result = text
+        else if (text.trim() !== "") draft.summary = text
+      }
       return
     }
     case "turn_failed": {
