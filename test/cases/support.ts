@@ -1,0 +1,81 @@
+/** What the cases share: a test on every store, runs that are taken up until they end, and properties. */
+import { expect, it } from "@effect/vitest"
+import * as Arbitrary from "effect/Arbitrary"
+import * as Cause from "effect/Cause"
+import * as Effect from "effect/Effect"
+import type * as Scope from "effect/Scope"
+import { Agent, type RunEvent, type RunExit, RunStore } from "../../src/index.ts"
+import * as Audit from "../../src/testing/Audit.ts"
+import { describeStores } from "../store/stores.ts"
+import { type Plan, type Planner, taskOf } from "./plans.ts"
+
+type Services = RunStore.RunStore | Scope.Scope
+
+/** A test on an empty store. */
+export type Check = (
+  name: string,
+  body: () => Generator<Effect.Effect<unknown, unknown, Services>, void, never>
+) => void
+
+export type StoreName = "memory" | "SQLite" | "Postgres"
+
+/** Describes the same for every store. */
+export const onEveryStore = (body: (check: Check, store: StoreName) => void): void =>
+  describeStores((layer, store) =>
+    body((name, test) => it.live(name, () => Effect.provide(Effect.gen(test), layer)), store)
+  )
+
+/** How many examples a property is tried on: a database takes its time. */
+export const examples: { readonly [S in StoreName]: number } = { memory: 60, SQLite: 8, Postgres: 5 }
+
+/** Tries a property on so many examples; one that fails is made smaller before it is told. */
+export const forAny = <A, E, R>(
+  arbitrary: Arbitrary.Arbitrary<A>,
+  runs: number,
+  property: (example: A) => Effect.Effect<unknown, E, R>
+): Effect.Effect<void, never, R> =>
+  Effect.gen(function* () {
+    const holds = (example: A) =>
+      property(example).pipe(
+        Effect.as(true),
+        Effect.catchCause((cause) => Effect.fail(Cause.pretty(cause)))
+      )
+    const result = yield* Arbitrary.checkEffect(arbitrary, holds, { runs, size: 20, maxShrinks: 200 })
+    expect(Arbitrary.formatCheckFailure(result)).toBeUndefined()
+  })
+
+/** The stored events of a run. */
+export const journal = (runId: string) => RunStore.RunStore.use((store) => store.read(runId))
+
+/** How a run stands, as the store tells without its journal. */
+export const summary = (runId: string) => RunStore.RunStore.use((store) => store.summary(runId))
+
+/** The events of one type. */
+export const of = <Type extends RunEvent.RunEvent["type"]>(
+  events: ReadonlyArray<RunEvent.RunEvent>,
+  type: Type
+): ReadonlyArray<RunEvent.Of<Type>> =>
+  events.filter((event): event is RunEvent.Of<Type> => event.type === type)
+
+/** A run and all runs below it break no law. */
+export const expectLawful = (runId: string) =>
+  Effect.gen(function* () {
+    expect((yield* Audit.run(runId)).findings).toEqual([])
+  })
+
+/** Carries out a plan, and takes the run up again until it completes; `meanwhile` does what each stop asks for. */
+export const carryOut = <E, R>(
+  agent: Planner,
+  turns: Plan,
+  runId: string,
+  meanwhile: (exit: RunExit.RunExit) => Effect.Effect<unknown, E, R>
+) =>
+  Effect.gen(function* () {
+    let exit = yield* Agent.outcome(Agent.run(agent, taskOf(turns), { runId }))
+    for (let stops = 1; exit._tag !== "Completed"; stops++) {
+      expect(stops, `it stops again and again: ${exit.message}`).toBeLessThan(200)
+      yield* meanwhile(exit)
+      exit = yield* Agent.outcome(Agent.resume(agent, runId))
+    }
+    return exit
+  })
