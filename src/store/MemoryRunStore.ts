@@ -8,7 +8,7 @@ import * as Layer from "effect/Layer"
 import type { Numbered } from "../run/Command.ts"
 import type { RunEvent } from "../run/RunEvent.ts"
 import * as Leases from "./Leases.ts"
-import { type ListOptions, RunNotFound, RunStore, type RunSummary, StaleWriter } from "./RunStore.ts"
+import { type ListOptions, RunBusy, RunNotFound, RunStore, type RunSummary, StaleWriter } from "./RunStore.ts"
 import * as Wakeups from "./Wakeups.ts"
 
 interface Stored {
@@ -37,7 +37,8 @@ const countBefore = (runs: ReadonlyArray<Stored>, position: Position): number =>
 
 const matches = (summary: RunSummary, options: ListOptions): boolean =>
   (options.status === undefined || summary.status === options.status) &&
-  (options.agent === undefined || summary.agent === options.agent)
+  (options.agent === undefined || summary.agent === options.agent) &&
+  (options.tag === undefined || summary.tags?.includes(options.tag) === true)
 
 const none: ReadonlyArray<Numbered> = []
 
@@ -87,14 +88,33 @@ export const make: Effect.Effect<RunStore["Service"]> = Effect.sync(() => {
     summary: (runId) => Effect.suspend(() => Effect.map(find(runId), (run) => run.summary)),
     list: (options = {}) =>
       Effect.sync(() => {
-        const { before, limit = 50 } = options
+        const { before, limit = 50, since, until } = options
         const page: Array<RunSummary> = []
-        const end = before === undefined ? oldestFirst.length : countBefore(oldestFirst, before)
-        for (let i = end - 1; i >= 0 && page.length < limit; i--) {
+        const upTo = (position: Position | undefined) =>
+          position === undefined ? oldestFirst.length : countBefore(oldestFirst, position)
+        const end = Math.min(
+          upTo(before),
+          upTo(until === undefined ? until : { startedAt: until, runId: "" })
+        )
+        const start = since === undefined ? 0 : upTo({ startedAt: since, runId: "" })
+        for (let i = end - 1; i >= start && page.length < limit; i--) {
           const run = oldestFirst[i]
           if (run !== undefined && matches(run.summary, options)) page.push(run.summary)
         }
         return page
+      }),
+    delete: (runId) =>
+      Effect.gen(function* () {
+        const family = [yield* find(runId)]
+        for (const { summary } of family) {
+          if (leases.isHeld(summary.runId)) return yield* new RunBusy({ runId: summary.runId })
+          for (const run of oldestFirst) if (run.summary.parent?.runId === summary.runId) family.push(run)
+        }
+        for (const { summary } of family) {
+          runs.delete(summary.runId)
+          oldestFirst.splice(countBefore(oldestFirst, summary), 1)
+          wakeups.wake(`events ${summary.runId}`)
+        }
       }),
     watch: (runId, from = 0) =>
       Wakeups.follow(wakeups, {

@@ -25,19 +25,27 @@ const written = `written AS (
 const committed = `set_config('synchronous_commit', $8, true), pg_notify('${channel}', $9)`
 
 const create = `WITH run AS (
-    INSERT INTO checkrein_runs (run_id, seq, status, summary, writer, agent, started_at)
-    VALUES ($1, $3, $4, $5, $6, $10, $11) ON CONFLICT (run_id) DO NOTHING RETURNING run_no
-  ), ${written}
+    INSERT INTO checkrein_runs (run_id, seq, status, summary, writer, agent, started_at, parent)
+    VALUES ($1, $3, $4, $5, $6, $10, $11, $12) ON CONFLICT (run_id) DO NOTHING RETURNING run_no
+  ), ${written}, tagged AS (
+    INSERT INTO checkrein_tags (run_no, tag, agent, status, started_at, run_id)
+    SELECT run.run_no, tag, $10, $4, $11, $1 FROM run, unnest($13::text[]) AS tag
+  )
   SELECT ${committed} FROM run`
 
+const tagged = `, tagged AS (
+    UPDATE checkrein_tags SET status = $4 FROM run
+    WHERE checkrein_tags.run_no = run.run_no AND checkrein_tags.status <> $4
+  )`
+
 /** Without a holder no lease is renewed. */
-const moving = (now: string, leaseMs: number) => `WITH run AS (
+const moving = (now: string, leaseMs: number, rest: string) => `WITH run AS (
     UPDATE checkrein_runs SET seq = $3, status = $4, summary = $5, writer = $6
     WHERE run_id = $1 AND seq = $2::integer RETURNING run_no
   ), ${written}, renewed AS (
     UPDATE checkrein_leases SET until_ms = ${now} + ${leaseMs}
     WHERE run_id = $1 AND holder = $10 RETURNING run_id
-  )
+  )${rest}
   SELECT ${committed}, EXISTS (SELECT 1 FROM renewed) AS renewed FROM run`
 
 const find = `SELECT 1 FROM checkrein_runs WHERE run_id = $1 AND seq = $2 AND writer = $3`
@@ -49,7 +57,8 @@ export const make = Effect.fnUntraced(function* (
   news: News
 ) {
   const levels = yield* postgresLevels(sql)
-  const move = moving(SqlLeases.nowText(sql), leases.leaseMs)
+  const move = moving(SqlLeases.nowText(sql), leases.leaseMs, "")
+  const moveTagged = moving(SqlLeases.nowText(sql), leases.leaseMs, tagged)
   const store = randomUUID()
   let appends = 0
   const execute = (text: string, params: ReadonlyArray<unknown>) =>
@@ -58,7 +67,7 @@ export const make = Effect.fnUntraced(function* (
   const append = ({ durability, events, expected, runId, summary }: Append) => {
     const next = expected + events.length
     const signature = `${store} ${appends++}`
-    const { agent, startedAt, status } = summary
+    const { agent, parent, startedAt, status, tags = [] } = summary
     const body = JSON.stringify(summary)
     const bodies = events.map(RunEvent.encode)
     const common = [
@@ -75,8 +84,8 @@ export const make = Effect.fnUntraced(function* (
     const due = leases.due(runId)
     const write =
       expected === 0
-        ? execute(create, [...common, agent, startedAt])
-        : execute(move, [...common, due?.holder ?? null])
+        ? execute(create, [...common, agent, startedAt, parent?.runId ?? null, [...new Set(tags)]])
+        : execute(tags.length > 0 ? moveTagged : move, [...common, due?.holder ?? null])
     const attempt = Effect.gen(function* () {
       const [done] = yield* write
       if (done !== undefined) {

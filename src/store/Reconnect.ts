@@ -4,7 +4,7 @@ import * as Effect from "effect/Effect"
 import * as Schedule from "effect/Schedule"
 import { ConnectionError, isSqlError, SqlError } from "effect/sql/SqlError"
 import type { RunStoreError } from "./RunStore.ts"
-import { isLost } from "./SqlFailure.ts"
+import { isPassing } from "./SqlFailure.ts"
 import { atMost, inWorldTime } from "./TimeLimit.ts"
 
 const again = Schedule.min([Schedule.exponential("50 millis"), Schedule.spaced("1 second")]).pipe(
@@ -21,7 +21,7 @@ const noAnswer = new SqlError({
 
 const isAway = (error: SqlError | RunStoreError): boolean => {
   const failure = error._tag === "SqlError" ? error : error.cause
-  return isSqlError(failure) && isLost(failure)
+  return isSqlError(failure) && isPassing(failure)
 }
 
 /** Does something again on another connection when its own is lost, for 10 seconds; so it must bear being done twice. */

@@ -68,6 +68,10 @@ const kindOf = (error: unknown): keyof typeof advice | undefined => {
 export const isLost = (error: SqlError.SqlError): boolean =>
   error.reason._tag === "ConnectionError" || codesOf(error.reason.cause).some((code) => passing.has(code))
 
+/** Whether a statement that failed may well succeed when it is made again: its connection was lost, or another was in its way. */
+export const isPassing = (error: SqlError.SqlError): boolean =>
+  isLost(error) || error.reason._tag === "SerializationError" || error.reason._tag === "DeadlockError"
+
 const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error))
 
 const otherwise = (error: unknown): string => {

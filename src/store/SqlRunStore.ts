@@ -12,7 +12,6 @@ import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
 import * as SqlClient from "effect/sql/SqlClient"
 import type { SqlError } from "effect/sql/SqlError"
-import type * as Statement from "effect/sql/Statement"
 import { Command, type Numbered } from "../run/Command.ts"
 import * as RunEvent from "../run/RunEvent.ts"
 import * as PostgresAppend from "./PostgresAppend.ts"
@@ -21,7 +20,9 @@ import { LeaseTime, RunNotFound, RunStore, RunStoreError, RunSummary, StaleWrite
 import { isRepeated, storeError } from "./SqlFailure.ts"
 import * as SqliteAppend from "./SqliteAppend.ts"
 import * as SqlLeases from "./SqlLeases.ts"
+import * as SqlList from "./SqlList.ts"
 import * as SqlNews from "./SqlNews.ts"
+import * as SqlRetention from "./SqlRetention.ts"
 import * as SqlSchema from "./SqlSchema.ts"
 import * as SqlTransaction from "./SqlTransaction.ts"
 import * as Wakeups from "./Wakeups.ts"
@@ -116,6 +117,7 @@ export const make: Effect.Effect<RunStore["Service"], RunStoreError, SqlClient.S
       SELECT run_id, (SELECT COALESCE(MAX(id), 0) + 1 FROM checkrein_commands WHERE run_id = ${""}), ${""}
       FROM checkrein_runs WHERE run_id = ${""} RETURNING id`
     )
+    const remove = SqlRetention.make(sql, transact)
     const readFor =
       (runId: string) =>
       <A>(rows: Effect.Effect<A, SqlError>): Effect.Effect<A, RunStoreError> =>
@@ -146,19 +148,17 @@ export const make: Effect.Effect<RunStore["Service"], RunStoreError, SqlClient.S
             : yield* Effect.fromResult(summaryOf(row))
         }),
 
-      list: ({ agent, before, limit = 50, status } = {}) =>
+      list: (options = {}) =>
         Effect.gen(function* () {
-          const wanted: Array<Statement.Fragment> = []
-          if (status !== undefined) wanted.push(sql`status = ${status}`)
-          if (agent !== undefined) wanted.push(sql`agent = ${agent}`)
-          if (before !== undefined)
-            wanted.push(sql`(started_at, run_id) < (${before.startedAt}, ${before.runId})`)
-          const rows = sql<{ run_id: string; summary: string }>`
-          SELECT run_id, summary FROM checkrein_runs WHERE ${sql.and(wanted)}
-          ORDER BY started_at DESC, run_id DESC LIMIT ${limit}`
           const page: Array<RunSummary> = []
-          for (const row of yield* readFor("")(rows)) page.push(yield* Effect.fromResult(summaryOf(row)))
+          for (const row of yield* readFor("")(SqlList.rows(sql, options)))
+            page.push(yield* Effect.fromResult(summaryOf(row)))
           return page
+        }),
+
+      delete: (runId) =>
+        Effect.map(remove(runId), (runs) => {
+          for (const run of runs) wakeups.wake(`events ${run}`)
         }),
 
       watch: (runId, from = 0) =>

@@ -75,7 +75,41 @@ const sharing = Effect.gen(function* () {
   })
 })
 
-const migrations = { "1_runs": runs, "2_sharing": sharing }
+/** Runs by their tags: what a list asks for is beside each tag, so that a page of it is a walk along an index, too. */
+const tags = Effect.gen(function* () {
+  const sql = yield* SqlClient.SqlClient
+  const { number, text } = typesOf(sql)
+  yield* sql`CREATE TABLE checkrein_tags (
+    run_no ${number} NOT NULL,
+    tag ${text} NOT NULL,
+    agent ${text} NOT NULL,
+    status ${text} NOT NULL,
+    started_at ${text} NOT NULL,
+    run_id ${text} NOT NULL,
+    PRIMARY KEY (run_no, tag)
+  )`
+  yield* sql`CREATE INDEX checkrein_tags_newest ON checkrein_tags (tag, started_at, run_id)`
+  yield* sql`CREATE INDEX checkrein_tags_status ON checkrein_tags (tag, status, started_at, run_id)`
+  yield* sql`CREATE INDEX checkrein_tags_agent ON checkrein_tags (tag, agent, started_at, run_id)`
+  yield* sql`CREATE INDEX checkrein_tags_agent_status ON checkrein_tags (tag, agent, status, started_at, run_id)`
+})
+
+/** Which run has started a run: they are deleted together. */
+const parents = Effect.gen(function* () {
+  const sql = yield* SqlClient.SqlClient
+  const { text } = typesOf(sql)
+  yield* sql`ALTER TABLE checkrein_runs ADD COLUMN parent ${text}`
+  // Only SQLite has runs that are older than this. A summary that cannot be read is for its reader to complain of.
+  yield* sql.onDialectOrElse({
+    pg: () => Effect.void,
+    orElse: () =>
+      Effect.asVoid(sql`UPDATE checkrein_runs SET parent = json_extract(summary, '$.parent.runId')
+        WHERE CASE WHEN json_valid(summary) THEN json_type(summary, '$.parent.runId') = 'text' END`)
+  })
+  yield* sql`CREATE INDEX checkrein_runs_parent ON checkrein_runs (parent) WHERE parent IS NOT NULL`
+})
+
+const migrations = { "1_runs": runs, "2_sharing": sharing, "3_tags": tags, "4_parents": parents }
 const newest = Object.keys(migrations).length
 
 /** Makes or updates the tables. */

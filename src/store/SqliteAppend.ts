@@ -17,8 +17,8 @@ export const make = (
   leases: SqlLeases
 ): ((append: Append) => Effect.Effect<boolean, RunStoreError>) => {
   const create = textOf(
-    sql`INSERT INTO checkrein_runs (run_id, agent, status, started_at, seq, summary)
-      VALUES (${""}, ${""}, ${""}, ${""}, ${0}, ${""}) ON CONFLICT (run_id) DO NOTHING RETURNING run_no`
+    sql`INSERT INTO checkrein_runs (run_id, agent, status, started_at, seq, summary, parent)
+      VALUES (${""}, ${""}, ${""}, ${""}, ${0}, ${""}, ${""}) ON CONFLICT (run_id) DO NOTHING RETURNING run_no`
   )
   const move = textOf(
     sql`UPDATE checkrein_runs SET seq = ${0}, summary = ${""}
@@ -28,6 +28,11 @@ export const make = (
     sql`UPDATE checkrein_runs SET status = ${""}, seq = ${0}, summary = ${""}
       WHERE run_id = ${""} AND seq = ${0} RETURNING run_no`
   )
+  const tag = textOf(
+    sql`INSERT INTO checkrein_tags (run_no, tag, agent, status, started_at, run_id)
+      VALUES (${0}, ${""}, ${""}, ${""}, ${""}, ${""})`
+  )
+  const changeTags = textOf(sql`UPDATE checkrein_tags SET status = ${""} WHERE run_no = ${0}`)
   const inserts = new Map<number, string>()
   const insert = (count: number): string => {
     const known = inserts.get(count)
@@ -44,16 +49,20 @@ export const make = (
   const take = Effect.fnUntraced(function* (execute: Execute, { events, expected, runId, summary }: Append) {
     const seq = expected + events.length
     const body = JSON.stringify(summary)
-    const { agent, startedAt, status } = summary
+    const { agent, parent, startedAt, status, tags = [] } = summary
     if (expected === 0) {
-      const created = yield* execute(create, [runId, agent, status, startedAt, seq, body])
-      return created[0]?.run_no
+      const [created] = yield* execute(create, [runId, agent, status, startedAt, seq, body, parent?.runId ?? null])
+      if (created === undefined) return undefined
+      const { run_no } = created
+      for (const each of new Set(tags)) yield* execute(tag, [run_no, each, agent, status, startedAt, runId])
+      return run_no
     }
     // The status is in two indexes and rarely changes: naming it in every update would write both of them each time.
     const moved = yield* execute(move, [seq, body, runId, expected, status])
     if (moved[0] !== undefined) return moved[0].run_no
-    const changed = yield* execute(moveAndChange, [status, seq, body, runId, expected])
-    return changed[0]?.run_no
+    const [changed] = yield* execute(moveAndChange, [status, seq, body, runId, expected])
+    if (changed !== undefined && tags.length > 0) yield* execute(changeTags, [status, changed.run_no])
+    return changed?.run_no
   })
 
   const write = Effect.fnUntraced(function* (

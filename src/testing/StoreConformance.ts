@@ -29,6 +29,7 @@ import * as Inbox from "./conformance/Inbox.ts"
 import * as Journal from "./conformance/Journal.ts"
 import * as Leases from "./conformance/Leases.ts"
 import * as Listing from "./conformance/Listing.ts"
+import * as Retention from "./conformance/Retention.ts"
 import * as Watching from "./conformance/Watching.ts"
 
 export type { Case } from "./conformance/Case.ts"
@@ -37,6 +38,7 @@ export type { Case } from "./conformance/Case.ts"
 export const cases: ReadonlyArray<Case> = [
   ...Journal.cases,
   ...Listing.cases,
+  ...Retention.cases,
   ...Inbox.cases,
   ...Watching.cases,
   ...Leases.cases

@@ -15,7 +15,7 @@ import * as TestClock from "effect/testing/TestClock"
 import * as Postgres from "../../src/store/Postgres.ts"
 import { RunStore } from "../../src/store/RunStore.ts"
 import * as SqlRunStore from "../../src/store/SqlRunStore.ts"
-import { append, event, eventsFrom, summary } from "../../src/testing/conformance/Samples.ts"
+import { append, cancel, event, eventsFrom, summary } from "../../src/testing/conformance/Samples.ts"
 import { describePostgres, url } from "./postgres.ts"
 import * as Proxy from "./proxy.ts"
 
@@ -183,6 +183,35 @@ describePostgres("a server that ends the connection", () => {
       yield* other`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'idle'`
       yield* store.append(append("a", 1))
       expect(yield* store.read("a")).toEqual(eventsFrom("a", 0, 2))
+    })
+  )
+})
+
+describePostgres("a database that is set to serializable transactions", () => {
+  it.effect("refuses the writers that come second like any other", () =>
+    Effect.gen(function* () {
+      const at = new URL(yield* url)
+      const options = at.searchParams.get("options")
+      at.searchParams.set("options", `${options} -c default_transaction_isolation=serializable`)
+      const store = yield* Effect.provideService(SqlRunStore.make, SqlClient.SqlClient, yield* open(at.href))
+      yield* store.append(append("a", 0))
+      const writers = Array.from({ length: 16 }, (_, i) => i)
+      const tags = yield* Effect.forEach(
+        writers,
+        () =>
+          Effect.match(store.append(append("a", 1)), {
+            onFailure: (error) => error._tag,
+            onSuccess: () => "success"
+          }),
+        { concurrency: "unbounded" }
+      )
+      expect(tags.filter((tag) => tag === "success")).toHaveLength(1)
+      expect(tags.filter((tag) => tag === "StaleWriter")).toHaveLength(15)
+      const ids = yield* Effect.forEach(writers, (i) => store.send("a", cancel(`${i}`)), {
+        concurrency: "unbounded"
+      })
+      expect(new Set(ids).size).toBe(16)
+      yield* Effect.scoped(store.lease("a"))
     })
   )
 })

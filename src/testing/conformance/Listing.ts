@@ -46,6 +46,51 @@ export const cases: ReadonlyArray<Case> = [
       deepStrictEqual(yield* ids({ agent: "nobody" }), [])
     })
   ),
+  define("runs are listed by tag, also when their status has changed", (store) =>
+    Effect.gen(function* () {
+      for (let i = 0; i < 12; i++) {
+        const agent = i % 2 === 0 ? "even" : "odd"
+        const tags = [...(i % 3 === 0 ? ["three"] : []), ...(i % 4 === 0 ? ["four", "four"] : [])]
+        const rest = { agent, startedAt: second(i), ...(i === 1 ? undefined : { tags }) }
+        yield* store.append(append(`run ${i}`, 0, 1, rest))
+        yield* store.append(append(`run ${i}`, 1, 1, rest))
+        if (i >= 6) yield* store.append(append(`run ${i}`, 2, 1, { ...rest, status: "completed" }))
+      }
+      const ids = (options: ListOptions) =>
+        Effect.map(store.list(options), (runs) => runs.map((run) => run.runId))
+      deepStrictEqual(yield* ids({ tag: "three" }), ["run 9", "run 6", "run 3", "run 0"])
+      deepStrictEqual(yield* ids({ tag: "four" }), ["run 8", "run 4", "run 0"])
+      deepStrictEqual(yield* ids({ tag: "three", agent: "odd" }), ["run 9", "run 3"])
+      deepStrictEqual(yield* ids({ tag: "three", status: "completed" }), ["run 9", "run 6"])
+      deepStrictEqual(yield* ids({ tag: "three", status: "running", agent: "even" }), ["run 0"])
+      const before = { startedAt: second(9), runId: "run 9" }
+      deepStrictEqual(yield* ids({ tag: "three", before, limit: 2 }), ["run 6", "run 3"])
+      deepStrictEqual(yield* ids({ tag: "nothing" }), [])
+      deepStrictEqual((yield* store.summary("run 0")).tags, ["three", "four", "four"])
+    })
+  ),
+  define("runs are listed by when they were started", (store) =>
+    Effect.gen(function* () {
+      for (let i = 0; i < 10; i++) {
+        yield* store.append(append(`run ${i}`, 0, 1, { startedAt: second(i), tags: ["t"] }))
+      }
+      const ids = (options: ListOptions) =>
+        Effect.map(store.list(options), (runs) => runs.map((run) => run.runId))
+      for (const rest of [{}, { tag: "t" }, { status: "running", agent: "analyst" }] as const) {
+        deepStrictEqual(yield* ids({ ...rest, since: second(8) }), ["run 9", "run 8"])
+        deepStrictEqual(yield* ids({ ...rest, until: second(2) }), ["run 1", "run 0"])
+        deepStrictEqual(yield* ids({ ...rest, since: second(4), until: second(6) }), ["run 5", "run 4"])
+        const before = { startedAt: second(5), runId: "run 5" }
+        deepStrictEqual(yield* ids({ ...rest, since: second(3), until: second(9), before }), [
+          "run 4",
+          "run 3"
+        ])
+        deepStrictEqual(yield* ids({ ...rest, since: second(6), until: second(4) }), [])
+        deepStrictEqual(yield* ids({ ...rest, since: second(0).slice(0, 10), limit: 1 }), ["run 9"])
+        deepStrictEqual(yield* ids({ ...rest, until: second(0).slice(0, 10) }), [])
+      }
+    })
+  ),
   define("fifty runs are listed unless another number is asked for", (store) =>
     Effect.gen(function* () {
       for (let i = 0; i < 60; i++) yield* store.append(append(`run ${i}`, 0))

@@ -1,0 +1,78 @@
+/** Deleting: whole runs with those that they have started, never a driven one, and nothing else. */
+import { deepStrictEqual, strictEqual } from "node:assert"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Scope from "effect/Scope"
+import * as Stream from "effect/Stream"
+import type { RunStore } from "../../store/RunStore.ts"
+import { type Case, define, tagOf } from "./Case.ts"
+import { append, cancel, eventsFrom, summary } from "./Samples.ts"
+
+const ids = (store: RunStore["Service"]) =>
+  Effect.map(store.list(), (runs) => runs.map(({ runId }) => runId).toSorted())
+
+/** `a` has started `a/1`, and that `a/1/1`; `b` has started nothing. */
+const families = (store: RunStore["Service"]) =>
+  Effect.gen(function* () {
+    for (const [runId, parent] of [["a"], ["a/1", "a"], ["a/1/1", "a/1"], ["b"], ["a/2"]]) {
+      const rest = parent === undefined ? {} : { parent: { runId: parent, callId: "c" } }
+      yield* store.append(append(runId ?? "", 0, 3, { tags: ["t"], ...rest }))
+      yield* store.send(runId ?? "", cancel("stop"))
+    }
+  })
+
+export const cases: ReadonlyArray<Case> = [
+  define("a run is deleted whole, with the runs that it has started, and no other", (store) =>
+    Effect.gen(function* () {
+      yield* families(store)
+      yield* store.delete("a")
+      for (const id of ["a", "a/1", "a/1/1"]) {
+        strictEqual(yield* tagOf(store.read(id)), "RunNotFound")
+        strictEqual(yield* tagOf(store.summary(id)), "RunNotFound")
+        strictEqual(yield* tagOf(store.send(id, cancel("late"))), "RunNotFound")
+        strictEqual(yield* tagOf(Stream.runDrain(store.watch(id))), "RunNotFound")
+        deepStrictEqual(yield* store.inbox(id, 0), [])
+      }
+      deepStrictEqual(yield* ids(store), ["a/2", "b"])
+      strictEqual((yield* store.list({ tag: "t" })).length, 2)
+      deepStrictEqual(yield* store.read("b"), eventsFrom("b", 0, 3))
+      strictEqual((yield* store.inbox("b", 0)).length, 1)
+      strictEqual(yield* tagOf(store.delete("a")), "RunNotFound")
+    })
+  ),
+  define("the id of a deleted run may be used again", (store) =>
+    Effect.gen(function* () {
+      yield* families(store)
+      yield* store.delete("a")
+      strictEqual(yield* tagOf(store.append(append("a", 3))), "StaleWriter")
+      yield* store.append(append("a", 0))
+      deepStrictEqual(yield* store.read("a"), eventsFrom("a", 0, 1))
+      deepStrictEqual(yield* store.summary("a"), summary("a", 1))
+      strictEqual(yield* store.send("a", cancel("again")), 1)
+      strictEqual(yield* tagOf(store.summary("a/1")), "RunNotFound")
+    })
+  ),
+  define("a run that somebody drives is not deleted, nor one that has started it", (store) =>
+    Effect.gen(function* () {
+      yield* families(store)
+      for (const driven of ["a", "a/1/1"]) {
+        const scope = yield* Scope.make()
+        yield* Scope.provide(store.lease(driven), scope)
+        const refused = yield* Effect.flip(store.delete("a"))
+        deepStrictEqual({ _tag: refused._tag, runId: refused.runId }, { _tag: "RunBusy", runId: driven })
+        strictEqual((yield* ids(store)).length, 5)
+        deepStrictEqual(yield* store.read("a"), eventsFrom("a", 0, 3))
+        yield* Scope.close(scope, Exit.void)
+      }
+      yield* store.delete("a")
+      deepStrictEqual(yield* ids(store), ["a/2", "b"])
+    })
+  ),
+  define("the run of a sub-agent may be deleted by itself", (store) =>
+    Effect.gen(function* () {
+      yield* families(store)
+      yield* store.delete("a/1")
+      deepStrictEqual(yield* ids(store), ["a", "a/2", "b"])
+    })
+  )
+]
