@@ -31,7 +31,8 @@ import {
   readOutput,
   UnpricedModel
 } from "./Definition.ts"
-import { interruption } from "./Inbox.ts"
+import { Drain, isRequested } from "./Drain.ts"
+import * as Inbox from "./Inbox.ts"
 import type { Job } from "./Job.ts"
 import * as Session from "./Session.ts"
 
@@ -40,6 +41,8 @@ export interface RunOptions {
   readonly runId?: string | undefined
   readonly limits?: LimitsInput | undefined
   readonly after?: string | undefined
+  /** What runs are listed and deleted by, such as a tenant. They stay as the run was started with. */
+  readonly tags?: ReadonlyArray<string> | undefined
 }
 
 /** How a stopped run is taken up again. */
@@ -127,8 +130,8 @@ const opening = Effect.fnUntraced(function* (
     yield* Effect.logWarning(`run ${runId} of ${definition.name} has no limit of money or time`)
   }
   const messages = [...system, ...earlier, ...asked]
-  const { after } = options
-  const start: Session.Start = { runId, messages, limits, parent: around.parent, after }
+  const { after, tags } = options
+  const start: Session.Start = { runId, messages, limits, parent: around.parent, after, tags }
   return { job, start }
 })
 
@@ -173,6 +176,29 @@ const takeUp = Effect.fnUntraced(function* (
   return yield* Session.resume(job, state, { limits: changed, message }, lease, around.watcher)
 })
 
+/**
+ * Takes a run up again that has stopped for people, if they have answered while it was stopping: whoever answers and then
+ * finds the run driven leaves it to its driver. A child's answers are seen by the run at the top, which renews what the
+ * child may use.
+ */
+const heed = Effect.fnUntraced(function* (
+  lease: Lease,
+  definition: Definition,
+  stopped: RunState.RunState,
+  around: Surroundings
+) {
+  const heard = new Set<string>()
+  const drain = yield* Drain
+  let state = stopped
+  while (around.parent === undefined && !isRequested(drain)) {
+    const answers = (yield* Inbox.answersTo(state)).filter((answer) => !heard.has(answer))
+    if (answers.length === 0) break
+    for (const answer of answers) heard.add(answer)
+    state = yield* takeUp(lease, definition, state, {}, around)
+  }
+  return state
+})
+
 const finish = Effect.fnUntraced(function* (definition: Definition, run: RunState.RunState) {
   if (run.status === "completed") {
     const completed: Finished = {
@@ -183,7 +209,7 @@ const finish = Effect.fnUntraced(function* (definition: Definition, run: RunStat
     return completed
   }
   // A Stop of the fiber does not come here: this run was stopped by its driver's leaving off, and is interruption too.
-  if (run.reason === "cancelled") return yield* Effect.failCause(interruption(run.detail ?? ""))
+  if (run.reason === "cancelled") return yield* Effect.failCause(Inbox.interruption(run.detail ?? ""))
   const exit = RunExit.fromState(run)
   return yield* exit ??
     Effect.die(new Error(`run ${run.runId} has stopped as ${run.status}, without a reason`))
@@ -211,7 +237,7 @@ export const run = (
       stored === undefined
         ? yield* startNew(lease, definition, runId, input, options, around)
         : yield* takeUp(lease, definition, stored.state, { limits: options.limits }, around)
-    return yield* finish(definition, state)
+    return yield* finish(definition, yield* heed(lease, definition, state, around))
   }).pipe(Effect.scoped, definition.provided, ambientFailures)
 
 /** Takes a stored run up again. */
@@ -225,7 +251,8 @@ export const resume = (
     const store = yield* RunStore
     const lease = yield* store.lease(runId)
     const { state } = yield* load(runId)
-    return yield* finish(definition, yield* takeUp(lease, definition, state, options, around))
+    const stopped = yield* takeUp(lease, definition, state, options, around)
+    return yield* finish(definition, yield* heed(lease, definition, stopped, around))
   }).pipe(Effect.scoped, definition.provided, ambientFailures)
 
 /**

@@ -27,6 +27,7 @@ export interface Start {
   readonly messages: ReadonlyArray<Message>
   readonly limits: Limits
   readonly parent?: Parent | undefined
+  readonly tags?: ReadonlyArray<string> | undefined
   readonly after?: string | undefined
 }
 
@@ -65,7 +66,7 @@ const listenersOf = Effect.fnUntraced(function* (
 /** The pen of a run that begins; its first event is staged. */
 const begin = Effect.fnUntraced(function* (
   job: Job,
-  { after, limits, messages, parent, runId }: Start,
+  { after, limits, messages, parent, runId, tags }: Start,
   lease: Lease,
   watcher: ((event: LiveEvent) => void) | undefined
 ) {
@@ -77,6 +78,7 @@ const begin = Effect.fnUntraced(function* (
     limits,
     ...(job.contract === undefined ? undefined : { contract: job.contract.inJournal() }),
     ...(parent === undefined ? undefined : { parent }),
+    ...(tags === undefined ? undefined : { tags }),
     ...(after === undefined ? undefined : { after })
   })
   return journal

@@ -189,6 +189,7 @@ export const apply = (draft: Draft, event: RunEvent): void => {
       draft.limits = anchor(event.limits, event.at, event.elapsedMs)
       if (event.contract !== undefined) draft.contract = event.contract
       if (event.parent !== undefined) draft.parent = event.parent
+      if (event.tags !== undefined) draft.tags = event.tags
       return
     }
     case "run_resumed": {

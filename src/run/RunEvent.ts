@@ -154,7 +154,8 @@ const RunStarted = event("run_started", {
   limits: Limits,
   contract: Schema.optionalKey(Contract),
   parent: Schema.optionalKey(Parent),
-  after: Schema.optionalKey(Schema.String)
+  after: Schema.optionalKey(Schema.String),
+  tags: Schema.optionalKey(Schema.Array(Schema.String))
 })
 
 const RunResumed = event("run_resumed", {

@@ -94,6 +94,7 @@ const Fields = Schema.Struct({
   seq: Schema.Natural,
   agent: Schema.String,
   parent: Schema.optionalKey(Parent),
+  tags: Schema.optionalKey(Schema.Array(Schema.String)),
   contract: Schema.optionalKey(Contract),
   status: RunStatus,
   reason: Schema.optionalKey(Reason),
