@@ -89,7 +89,15 @@ export const check = <RO, LE, RI, SE = never>(
   const observe: Report.Observe<RunNotFound | RunStoreError | LE | SE, RI> = (fault, telling) =>
     Effect.gen(function* () {
       const runId = yield* Subject.newRunId
-      const run = { store: yield* RunStore, runId, ledger: Ledger.memory(), clock, telling, fault }
+      const run = {
+        store: yield* RunStore,
+        runId,
+        ledger: Ledger.memory(),
+        clock,
+        telling,
+        orphaned: false,
+        fault
+      }
       return yield* subject.observe(run)
     }).pipe(Effect.provide(store, { local: true }))
   return Report.make(observe, { ways, only, concurrency: 1 })

@@ -19,9 +19,8 @@ import type { Ending } from "./Observation.ts"
 import type { Saboteur } from "./Saboteur.ts"
 import * as Time from "./Time.ts"
 
-/** What is run, and what the people around it say, the same each time. */
+/** What is asked, and what the people around the run say, the same each time. */
 export interface Script {
-  readonly agent: Agent.Agent<unknown, unknown, unknown>
   readonly input: string | ReadonlyArray<Message>
   /** The limits of the run, over those of the agent. */
   readonly limits?: LimitsInput | undefined
@@ -33,11 +32,14 @@ export interface Script {
 
 /** One run: where it is kept and under which id, who stops it, and what is known of the tools. */
 export interface Options {
+  readonly agent: Agent.Agent<unknown, unknown, unknown>
   readonly store: RunStore["Service"]
   readonly runId: string
   readonly saboteur: Saboteur
   readonly ledger: Ledger.Ledger
   readonly clock: Time.Clock
+  /** Whether a process was killed that drove the run. */
+  readonly orphaned: boolean
   /** The tools of which it is known that something takes place in the world when they are called. */
   readonly telling: ReadonlySet<string>
 }
@@ -93,14 +95,14 @@ const said = <R>(
 /** How a run that has stopped is taken up again; `undefined` if it has ended. A run that was `broken` is forced. */
 const goOn = (
   { answer = () => "Go on as you think best.", decide = () => Agent.approve() }: Script,
-  { clock, ledger, telling }: Options,
+  { clock, ledger, orphaned, telling }: Options,
   exit: Exited,
   broken: boolean
 ) =>
   Effect.gen(function* () {
     const again: Agent.ResumeOptions = {}
     const error = errorOf(exit)
-    if (error instanceof RunBusy) {
+    if (error instanceof RunBusy && orphaned) {
       // The dead keep their lease until it ends by itself.
       yield* Time.really(clock, "100 millis")
       return again
@@ -144,8 +146,8 @@ const standing = ({ clock, runId, store }: Options): Effect.Effect<Exited | unde
 
 /** One driver's time with the run; `undefined` if it has no end. */
 const driveOnce = Effect.fnUntraced(function* (
-  { agent, input, limits }: Script,
-  { clock, ledger, runId, saboteur, store }: Options,
+  { input, limits }: Script,
+  { agent, clock, ledger, runId, saboteur, store }: Options,
   resumption: Agent.ResumeOptions
 ) {
   const isStored = yield* store.summary(runId).pipe(
@@ -191,7 +193,7 @@ export const drive = Effect.fnUntraced(function* (script: Script, options: Optio
     const before = saboteur.struck()
     exit = yield* driveOnce(script, options, resumption)
     if (exit === undefined) {
-      const ending = neverEnded("it waits for something that never comes, however much time passes")
+      const ending = neverEnded("it has waited for days for something that does not come")
       return { ending, stops }
     }
     const struck = saboteur.struck() !== before

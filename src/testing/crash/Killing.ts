@@ -60,7 +60,8 @@ export const check = Effect.fnUntraced(function* (module: URL, options: Options)
           runId,
           ledger: Ledger.file(ledger),
           clock,
-          telling
+          telling,
+          orphaned: fault !== undefined
         }
         if (fault === undefined) return yield* subject.observe(run)
         const { seam } = fault

@@ -18,7 +18,7 @@ import type * as Seam from "./Seam.ts"
  * - `journal`: what the store has acknowledged is there, unaltered
  * - `laws`: the journals keep the laws that `Audit` knows
  * - `transcript`, `cost`, `ending`: those of the undisturbed run, apart from what was lost with the fault
- * - `repeatable`: undisturbed the run does the same each time, and so comes to every seam again; else nothing can be told
+ * - `repeatable`: undisturbed, the run does the same each time, and so comes to every seam again; else nothing can be told
  */
 export type Name =
   | "at_most_once"
@@ -169,11 +169,12 @@ function* endings(
   alike: boolean
 ): Iterable<Find> {
   const [is, was] = [inWords(ending), inWords(undisturbed.ending)]
-  // A run that went another way may end in any way that a run may end in.
-  const mayBe = alike ? is === was : ending.tag === "Completed" || ending.reason !== undefined
-  if (mayBe) return
   const why = ending.problem === "" ? "" : `: ${ending.problem}`
-  yield { promise: "ending", runId, problem: `it ended as ${is} instead of ${was}${why}` }
+  // A run that went another way may end in any way that a run may end in.
+  if (ending.tag !== "Completed" && ending.reason === undefined)
+    yield { promise: "ending", runId, problem: `it has not ended: ${is}${why}` }
+  else if (alike && is !== was)
+    yield { promise: "ending", runId, problem: `it ended as ${is} instead of ${was}${why}` }
 }
 
 /** Holds a run against the undisturbed one. */

@@ -65,6 +65,12 @@ export type Observe<E, R> = (
 const tellingIn = (calls: ReadonlyArray<Observation.CallCount>): ReadonlySet<string> =>
   new Set(calls.filter(({ effects }) => effects.length > 0).map(({ tool }) => tool))
 
+/** What was broken between two undisturbed runs. */
+const asRepeated = (broken: Promises.Broken): Promises.Broken =>
+  broken.promise === "transcript" || broken.promise === "cost"
+    ? { ...broken, promise: "repeatable", problem: `it does not do the same each time: ${broken.problem}` }
+    : broken
+
 /** Observes the undisturbed run, twice, and then a run for each seam and way. */
 export const make = Effect.fnUntraced(function* <E, R>(observe: Observe<E, R>, plan: Plan) {
   const first = yield* observe(undefined, new Set())
@@ -73,10 +79,9 @@ export const make = Effect.fnUntraced(function* <E, R>(observe: Observe<E, R>, p
   const { seams } = first
 
   const second = yield* observe(undefined, telling)
-  const { broken: differs } = Promises.judge(first.observation, second.observation, undefined)
-  if (differs.length > 0) {
-    const broken = differs.map((each): Promises.Broken => ({ ...each, promise: "repeatable" }))
-    const report: Report = { undisturbed, seams, visits: [], broken }
+  const { broken } = Promises.judge(first.observation, second.observation, undefined)
+  if (broken.length > 0) {
+    const report: Report = { undisturbed, seams, visits: [], broken: broken.map(asRepeated) }
     return report
   }
 

@@ -19,7 +19,8 @@ const TypeId: unique symbol = Symbol.for("checkrein/testing/Subject")
 
 /** What a subject is made of. */
 export interface Options<RO, LE, RI> extends Drive.Script {
-  readonly agent: Agent<unknown, unknown, RO | RunStore>
+  /** The agent; or a function that makes one for each run, if it holds a world in itself that has to be new. */
+  readonly agent: Agent<unknown, unknown, RO | RunStore> | (() => Agent<unknown, unknown, RO | RunStore>)
   /**
    * What the agent needs: its model, its tools, and the services behind them. It is built anew for each run and outlives
    * every driver of it, so that the services of the outside world are as they were when the run is taken up.
@@ -34,6 +35,8 @@ export interface Run {
   readonly ledger: Ledger.Ledger
   readonly clock: Time.Clock
   readonly telling: ReadonlySet<string>
+  /** Whether a process was killed that drove the run: then nobody else drives it, whatever its lease says. */
+  readonly orphaned: boolean
   /** Where and how it is stopped; nowhere without. */
   readonly fault?: Seam.Fault | undefined
 }
@@ -65,7 +68,8 @@ export const make = <RO, LE, RI>(
     Effect.gen(function* () {
       const { ledger, runId, store } = run
       const saboteur = Saboteur.make(ledger, fault)
-      const ended = yield* Drive.drive(options, { ...run, saboteur })
+      const agent = typeof options.agent === "function" ? options.agent() : options.agent
+      const ended = yield* Drive.drive(options, { ...run, agent, saboteur })
       const observation = yield* Observation.read(store, runId, ended, ledger)
       return { observation, seams: saboteur.seams(), strike: saboteur.struck() }
     }).pipe(

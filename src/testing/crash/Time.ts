@@ -36,23 +36,29 @@ export const notBefore = (clock: Clock, date: string): Effect.Effect<void> =>
 
 // Whatever can go on without time has gone on after so many turns of the event loop.
 const turns = 32
-const stepsOfASecond = 600
-const mostSteps = 1_000
+
+const steps: ReadonlyArray<readonly [times: number, step: Duration.Input]> = [
+  [60, "1 second"],
+  [120, "1 minute"],
+  [48, "1 hour"]
+]
 
 /**
- * Waits until a fiber is done, and lets time pass for it: a second for each step, later an hour. Yields whether it is
- * done; on the test clock it may not be, however much time passes.
+ * Waits until a fiber is done, and lets time pass for it, in longer and longer steps. Yields whether it is done; on the
+ * test clock it may not be, for days.
  */
 export const awaitEnd = (fiber: Fiber.Fiber<unknown, unknown>, clock: Clock): Effect.Effect<boolean> =>
   clock === "live"
     ? Effect.as(Fiber.await(fiber), true)
     : Effect.gen(function* () {
-        for (let step = 0; step < mostSteps; step++) {
-          for (let turn = 0; turn < turns; turn++) {
-            if (fiber.pollUnsafe() !== undefined) return true
-            yield* Effect.yieldNow
+        for (const [times, step] of steps) {
+          for (let time = 0; time < times; time++) {
+            for (let turn = 0; turn < turns; turn++) {
+              if (fiber.pollUnsafe() !== undefined) return true
+              yield* Effect.yieldNow
+            }
+            yield* TestClock.adjust(step)
           }
-          yield* TestClock.adjust(step < stepsOfASecond ? "1 second" : "1 hour")
         }
         return false
       })

@@ -36,6 +36,7 @@ export const obey = Effect.gen(function* () {
       ledger: Ledger.file(ledger),
       clock,
       telling: new Set(telling),
+      orphaned: false,
       fault: { seam, way: "kill" }
     })
   }).pipe(Effect.provide(Module.storeAt(where)))

@@ -1,0 +1,237 @@
+/**
+ * What is not safe is found: tools, stores, models and journals that break a promise, one kind each.
+ */
+import { describe, expect, it } from "@effect/vitest"
+import * as Tool from "effect/ai/Tool"
+import * as Toolkit from "effect/ai/Toolkit"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Schema from "effect/Schema"
+import { Agent, MemoryRunStore, RunStore, ToolPolicy } from "../../src/index.ts"
+import { Scripted } from "../../src/provider/index.ts"
+import { CrashKit } from "../../src/testing/index.ts"
+import { agent, call, done, handlers, model } from "./agents.ts"
+
+const Work = Tool.make("work", { success: Schema.String })
+
+/** Runs an agent with one tool, which it calls once, or as often as it is told to. */
+const working = (
+  tool: typeof Work,
+  handler: () => Effect.Effect<string>,
+  more: { readonly calls?: number; readonly ways?: ReadonlyArray<"interruption" | "defect" | "crash"> } = {}
+) => {
+  const tools = Toolkit.make(tool)
+  const lines = Array.from({ length: more.calls ?? 1 }, () => Scripted.call("work"))
+  return CrashKit.check({
+    agent: Agent.make("worker", { toolkit: tools, limits: { turns: 9 } }),
+    input: "Work.",
+    layer: Layer.merge(tools.toLayer({ work: handler }), model([...lines, done])),
+    ways: more.ways
+  })
+}
+
+const worked = Effect.as(CrashKit.happened("worked"), "worked")
+
+/** Which promises were broken, and where. */
+const found = (report: CrashKit.Report) =>
+  new Set(report.broken.map(({ fault, promise }) => `${promise} ${fault?.way} ${fault?.seam.point}`))
+
+describe("a tool", () => {
+  it.effect("that may be repeated only by name is found out", () =>
+    Effect.gen(function* () {
+      for (const kind of [Tool.Idempotent, Tool.Readonly]) {
+        const report = yield* working(Work.annotate(kind, true), () => worked)
+        expect(found(report)).toContain("at_most_once crash in tool")
+        expect(report.broken[0]?.problem).toBe('"worked" took place 2 times instead of once')
+        // Before it has begun, and once its result is stored, it is safe.
+        for (const { seam, broken } of report.visits) {
+          if (seam.point === "before tool" || seam.point === "in model call") expect(broken).toEqual([])
+        }
+      }
+    })
+  )
+
+  it.effect("that changes the world, and says so, is safe", () =>
+    Effect.gen(function* () {
+      expect((yield* working(Work, () => worked)).broken).toEqual([])
+    })
+  )
+
+  it.effect("whose idempotency key is another one each time is found out", () =>
+    Effect.gen(function* () {
+      let keys = 0
+      const tool = Work.annotate(Tool.Idempotent, true).annotate(ToolPolicy.IdempotencyKey, () => `${keys++}`)
+      const report = yield* working(tool, () => Effect.succeed("worked"))
+      expect(found(report)).toContain("same_key crash in tool")
+    })
+  )
+
+  it.effect("that remembers what it has done in its process answers something else after a crash", () =>
+    Effect.gen(function* () {
+      const tools = Toolkit.make(Work.annotate(Tool.Readonly, true))
+      const counting = () => {
+        let times = 0
+        return Layer.merge(
+          tools.toLayer({ work: () => Effect.sync(() => `worked ${++times} times`) }),
+          model([Scripted.call("work"), done])
+        )
+      }
+      const report = yield* CrashKit.check({
+        agent: () => Agent.make("worker", { toolkit: tools }).pipe(Agent.provide(counting())),
+        input: "Work.",
+        layer: Layer.empty
+      })
+      expect(found(report)).toContain("transcript crash in tool")
+      expect(found(report)).toContain("transcript interruption after tool")
+    })
+  )
+
+  it.effect("that keeps what it should do in its process loses it", () =>
+    Effect.gen(function* () {
+      const tools = Toolkit.make(Work.annotate(Tool.Idempotent, true))
+      const lazy = Layer.unwrap(
+        Effect.sync(() => {
+          let waiting = 0
+          // Does each time what it was asked for the time before.
+          return tools.toLayer({
+            work: () => Effect.suspend(() => (waiting++ > 0 ? worked : Effect.succeed("worked")))
+          })
+        })
+      )
+      const report = yield* CrashKit.check({
+        agent: Agent.make("worker", { toolkit: tools }).pipe(Agent.provide(lazy)),
+        input: "Work.",
+        layer: model([Scripted.call("work"), Scripted.call("work"), done])
+      })
+      expect(found(report)).toContain("at_least_once crash before append")
+      expect(report.broken.map(({ problem }) => problem)).toContain(
+        '"worked" took place never instead of once'
+      )
+    })
+  )
+})
+
+/** A store that says that it has written, and writes when it is asked for something else; another driver finds the rest gone. */
+const writesLater = Layer.effect(
+  RunStore.RunStore,
+  Effect.map(RunStore.RunStore, (inner): RunStore.RunStore["Service"] => {
+    let waiting: RunStore.Append | undefined
+    const flush = Effect.suspend(() => {
+      const append = waiting
+      waiting = undefined
+      return append === undefined ? Effect.void : inner.append(append)
+    })
+    const flushed = Effect.orDie(flush)
+    return {
+      ...inner,
+      append: (append) =>
+        Effect.andThen(
+          flush,
+          Effect.sync(() => {
+            waiting = append
+          })
+        ),
+      read: (runId, from) => Effect.andThen(flushed, inner.read(runId, from)),
+      summary: (runId) => Effect.andThen(flushed, inner.summary(runId)),
+      lease: (runId) =>
+        Effect.tap(inner.lease(runId), () =>
+          Effect.addFinalizer(() =>
+            Effect.sync(() => {
+              if (waiting?.summary.status === "running") waiting = undefined
+            })
+          )
+        )
+    }
+  })
+).pipe(Layer.provide(MemoryRunStore.layer))
+
+describe("a store", () => {
+  it.effect("that loses what it has acknowledged is found out, and so is what is done twice for it", () =>
+    Effect.gen(function* () {
+      const report = yield* CrashKit.check({
+        agent: agent(),
+        input: "Write.",
+        layer: Layer.merge(handlers, model([call("write"), done])),
+        store: writesLater
+      })
+      expect(found(report)).toContain("journal crash after append")
+      expect(found(report)).toContain("at_most_once crash in tool")
+      expect(report.broken.map(({ problem }) => problem)).toContain("write was started 2 times")
+    })
+  )
+
+  it.effect("that alters what it has acknowledged is found out", () =>
+    Effect.gen(function* () {
+      const alters = Layer.effect(
+        RunStore.RunStore,
+        Effect.map(RunStore.RunStore, (inner): RunStore.RunStore["Service"] => ({
+          ...inner,
+          read: (runId, from) =>
+            Effect.map(inner.read(runId, from), (events) =>
+              events.map((event) => (event.type === "turn" ? { ...event, costUsd: 0 } : event))
+            )
+        }))
+      ).pipe(Layer.provide(MemoryRunStore.layer))
+      const report = yield* CrashKit.check({
+        agent: agent(),
+        input: "Read.",
+        layer: Layer.merge(handlers, model([call("read"), done])),
+        store: alters
+      })
+      expect(report.visits).toEqual([])
+      expect(report.broken[0]).toMatchObject({ promise: "journal" })
+      expect(report.broken[0]?.problem).toMatch(/event \d+ \(turn\) was acknowledged, and is another one/)
+    })
+  )
+})
+
+describe("a model", () => {
+  it.effect("that answers something else each time proves nothing, and is named", () =>
+    Effect.gen(function* () {
+      let said = 0
+      const report = yield* CrashKit.check({
+        agent: agent(),
+        input: "Say something.",
+        layer: Layer.merge(
+          handlers,
+          model(() => Scripted.text(`this is the ${++said}th`))
+        )
+      })
+      expect(report.visits).toEqual([])
+      expect(report.broken).toMatchObject([
+        { promise: "repeatable", problem: expect.stringMatching(/not do the same each time: message 1 is/) }
+      ])
+      expect(report.broken[0]).not.toHaveProperty("fault")
+    })
+  )
+
+  it.effect("that counts its requests is found out, where a request was lost", () =>
+    Effect.gen(function* () {
+      const counting = Layer.unwrap(
+        Effect.sync(() => {
+          let requests = 0
+          return model(() => (++requests === 1 ? call("read") : Scripted.text(`${requests} requests`)))
+        })
+      )
+      const report = yield* CrashKit.check({
+        agent: agent(),
+        input: "Count.",
+        layer: Layer.merge(handlers, counting)
+      })
+      expect(found(report)).toContain("transcript crash in model call")
+      expect(found(report)).not.toContain("transcript crash before tool")
+    })
+  )
+})
+
+describe("a run", () => {
+  it.effect("that never ends is named, and not waited for", () =>
+    Effect.gen(function* () {
+      const report = yield* working(Work, () => Effect.never)
+      expect(report.undisturbed.ending).toMatchObject({ tag: "never ended" })
+      expect(report.broken).toMatchObject([
+        { promise: "ending", problem: expect.stringContaining("it has not ended") }
+      ])
+    })
+  )
+})
