@@ -10,7 +10,7 @@
  */
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
-import * as Exit from "effect/Exit"
+import type * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
 
 /** What came of work that was waited for. */
@@ -52,8 +52,7 @@ const waitFor = Effect.fnUntraced(function* <A, E, B>(
   const mayRun = fiber.pollUnsafe() === undefined
   if (mayRun)
     yield* Effect.logWarning(`${name} does not end when it is interrupted, and may still be running`)
-  const exit = Deferred.isDoneUnsafe(back) ? yield* Deferred.await(back) : undefined
-  return onEnd({ exit: cut && exit !== undefined && Exit.isFailure(exit) ? undefined : exit, mayRun })
+  return onEnd({ exit: cut ? undefined : yield* Deferred.await(back), mayRun })
 })
 
 /**
