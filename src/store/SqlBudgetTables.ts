@@ -11,6 +11,7 @@ import * as Limits from "../run/Limits.ts"
 import * as Money from "../run/Money.ts"
 import { type Amounts, BudgetPoolError } from "./BudgetPool.ts"
 import { nothing } from "./BudgetRules.ts"
+import { nowText } from "./SqlLeases.ts"
 
 /** A pool as it is stored. */
 export interface Stored {
@@ -56,17 +57,11 @@ const storedOf = (pool: string, row: PoolRow | undefined): Result.Result<Stored,
 
 /** The statements for one pool. Those that write run in a transaction, after `lock`. */
 export const make = (sql: SqlClient.SqlClient, pool: string) => {
-  const { forUpdate, now } = sql.onDialectOrElse({
-    pg: () => ({
-      forUpdate: sql.literal("FOR UPDATE"),
-      // Not the time at which the transaction began, for it may have waited since.
-      now: sql.literal("CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)")
-    }),
+  const now = sql.literal(nowText(sql))
+  const forUpdate = sql.onDialectOrElse({
+    pg: () => sql.literal("FOR UPDATE"),
     // A transaction that writes has the whole database for itself.
-    orElse: () => ({
-      forUpdate: sql.literal(""),
-      now: sql.literal("CAST(unixepoch('subsec') * 1000 AS INTEGER)")
-    })
+    orElse: () => sql.literal("")
   })
 
   return {

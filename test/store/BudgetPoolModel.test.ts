@@ -2,6 +2,7 @@ import { it as test } from "@effect/vitest"
 import * as Arbitrary from "effect/Arbitrary"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
+import * as Layer from "effect/Layer"
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import * as Scope from "effect/Scope"
@@ -161,7 +162,7 @@ describeDatabases((database) => {
           { runs: 60, size: 100 }
         )
         expect(Arbitrary.formatCheckFailure(result)).toBeUndefined()
-      }).pipe(Effect.provide(database)),
+      }).pipe(Effect.provide(Layer.unwrap(database))),
     120_000
   )
 })

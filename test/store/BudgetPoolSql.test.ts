@@ -1,36 +1,46 @@
 import { expect, it } from "@effect/vitest"
+import * as Context from "effect/Context"
 import * as Deferred from "effect/Deferred"
 import type * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
+import * as Layer from "effect/Layer"
 import * as Scope from "effect/Scope"
 import * as SqlClient from "effect/sql/SqlClient"
 import * as SqlError from "effect/sql/SqlError"
-import * as TestClock from "effect/testing/TestClock"
 import { describe } from "vitest"
 import type { BudgetPool, PoolLimits } from "../../src/store/BudgetPool.ts"
 import * as NodeSqlite from "../../src/store/NodeSqlite.ts"
 import * as Postgres from "../../src/store/Postgres.ts"
 import * as SqlBudgetPool from "../../src/store/SqlBudgetPool.ts"
-import { amounts, describeDatabases } from "./budgetPools.ts"
-import { describePostgres, inSchema } from "./postgres.ts"
+import { nowText } from "../../src/store/SqlLeases.ts"
+import { inWorldTime, worldMs } from "../../src/store/TimeLimit.ts"
+import { amounts, connect, describeDatabases } from "./budgetPools.ts"
+import { describePostgres, inSchema, url } from "./postgres.ts"
 
 type Pool = BudgetPool["Service"]
 
 const hold = (key: string, usd: number) => ({ key, purpose: "investigate", usd, tokens: 0 }) as const
 const call = (key: string) => ({ key, purpose: "investigate" }) as const
 
-/** Time that passes for the database too. */
-const wait = (duration: Duration.Input) => TestClock.withLive(Effect.sleep(duration))
-
-/** A hold in a scope that stays open, as that of a process does that is killed: under the test's clock it is not renewed. */
+/** A hold in a scope of its own, which stays open. */
 const holdForEver = (pool: Pool, key: string, usd: number) =>
   Effect.gen(function* () {
     const scope = yield* Scope.make()
     yield* Scope.provide(pool.hold(hold(key, usd)), scope)
     return scope
   })
+
+/** Time of the world, by which databases go. */
+const wait = (duration: Duration.Input) => inWorldTime(Effect.sleep(duration))
+
+/** Waits until something is so. */
+const until = (condition: Effect.Effect<boolean, unknown>) =>
+  Effect.repeat(
+    Effect.tap(condition, () => wait("20 millis")),
+    { until: (holds) => holds }
+  )
 
 /** Keeps everybody from the pool until the scope closes. */
 const hang = (sql: SqlClient.SqlClient) =>
@@ -48,14 +58,17 @@ const hang = (sql: SqlClient.SqlClient) =>
 describeDatabases((database) => {
   const test = (
     name: string,
-    body: (sql: SqlClient.SqlClient) => Effect.Effect<void, unknown, Scope.Scope | SqlClient.SqlClient>
+    body: (
+      sql: SqlClient.SqlClient,
+      another: Effect.Effect<SqlClient.SqlClient, never, Scope.Scope>
+    ) => Effect.Effect<void, unknown, Scope.Scope | SqlClient.SqlClient>
   ) =>
     it.effect(name, () =>
-      // Says that the clock is in use: holds are not renewed here unless a test lets them.
-      TestClock.adjust(0).pipe(
-        Effect.andThen(Effect.scoped(Effect.flatMap(SqlClient.SqlClient, body))),
-        Effect.provide(database)
-      )
+      Effect.gen(function* () {
+        const client = yield* database
+        const sql = yield* connect(client)
+        yield* Effect.provideService(body(sql, connect(client)), SqlClient.SqlClient, sql)
+      })
     )
 
   describe("whoever opens a pool by its name", () => {
@@ -132,72 +145,97 @@ describeDatabases((database) => {
       }))
   })
 
-  describe("what a holder that died has held", () => {
-    const limits = { usd: 1, turns: 1 }
+  describe("what is held", () => {
     const short = { lease: "1 second" } as const
 
-    test("is there for others when its lease has ended, and its calls stay counted", () =>
+    test("by a process that died is there for others when its lease has ended, and its calls stay counted", (_, another) =>
       Effect.gen(function* () {
-        const dead = yield* SqlBudgetPool.make("team-a", limits, short)
+        const limits = { usd: 1, turns: 1 }
+        const process = yield* Scope.make()
+        const client = yield* Scope.provide(another, process)
+        const dead = yield* Effect.provideService(
+          SqlBudgetPool.make("team-a", limits, { lease: "3 seconds" }),
+          SqlClient.SqlClient,
+          client
+        )
         yield* dead.claimCall(call("a"))
         yield* holdForEver(dead, "a", 1)
+        yield* Scope.close(process, Exit.void)
+
         const pool = yield* SqlBudgetPool.make("team-a", limits)
         expect(yield* Effect.flip(pool.hold(hold("b", 0.1)))).toMatchObject({
           exhausted: { resource: "turns" }
         })
-        yield* wait("1100 millis")
+        yield* until(Effect.map(pool.status, ({ held }) => held.usd === 0))
         expect(yield* pool.status).toMatchObject({ used: amounts({ toolCalls: 1 }), held: amounts({}) })
         yield* pool.hold(hold("b", 1))
-      }))
-
-    test("counts when it is settled after all", () =>
-      Effect.gen(function* () {
-        const dead = yield* SqlBudgetPool.make("team-a", limits, short)
-        yield* holdForEver(dead, "a", 1)
-        yield* wait("1100 millis")
-        const pool = yield* SqlBudgetPool.make("team-a", limits)
-        yield* pool.settle({ key: "b", usd: 0.75, tokens: 0 })
+        // What it has cost after all counts, and passes the limit.
         yield* pool.settle({ key: "a", usd: 0.75, tokens: 0 })
         yield* pool.settle({ key: "a", usd: 0.75, tokens: 0 })
-        expect(yield* pool.status).toMatchObject({ used: { usd: 1.5, turns: 2 }, left: { usd: 0, turns: 0 } })
+        expect(yield* pool.status).toMatchObject({
+          used: { usd: 0.75, turns: 1 },
+          held: { usd: 1, turns: 1 },
+          left: { usd: 0, turns: 0 }
+        })
       }))
 
-    test("is taken over by whoever asks for it with the same key, and not given back by the dead", () =>
-      Effect.gen(function* () {
-        const dead = yield* SqlBudgetPool.make("team-a", limits, short)
-        const scope = yield* holdForEver(dead, "a", 1)
-        const pool = yield* SqlBudgetPool.make("team-a", limits, { lease: "1 minute" })
-        yield* pool.hold(hold("a", 1))
-        yield* wait("1100 millis")
-        yield* Scope.close(scope, Exit.void)
-        expect((yield* pool.status).held).toEqual(amounts({ usd: 1, turns: 1 }))
-      }))
-
-    test("comes back to a process that was only away, because its call is still under way", () =>
+    test("by a process that lives is renewed for as long as its scope is open", () =>
       Effect.gen(function* () {
         const pool = yield* SqlBudgetPool.make("team-a", { usd: 1 }, short)
         const scope = yield* holdForEver(pool, "a", 1)
-        yield* wait("1100 millis")
+        yield* wait("1700 millis")
+        yield* until(Effect.map(pool.status, ({ held }) => held.usd === 1))
+        yield* Scope.close(scope, Exit.void)
+        yield* wait("500 millis")
         expect((yield* pool.status).held.usd).toBe(0)
-        yield* TestClock.adjust("1 second")
-        yield* wait("200 millis")
-        expect((yield* pool.status).held.usd).toBe(1)
+      }))
+
+    test("by a process that was only away is held again, because its call is still under way", (sql) =>
+      Effect.gen(function* () {
+        const pool = yield* SqlBudgetPool.make("team-a", { usd: 1 }, short)
+        const scope = yield* holdForEver(pool, "a", 1)
+        yield* sql`UPDATE checkrein_pool_holds SET expires_at = 0`
+        expect((yield* pool.status).held.usd).toBe(0)
+        yield* until(Effect.map(pool.status, ({ held }) => held.usd === 1))
         yield* Scope.close(scope, Exit.void)
         expect((yield* pool.status).held.usd).toBe(0)
       }))
-  })
 
-  it.live("what a living holder holds is renewed for as long as its scope is open", () =>
-    Effect.gen(function* () {
-      const pool = yield* SqlBudgetPool.make("team-a", { usd: 1 }, { lease: "1 second" })
-      const scope = yield* holdForEver(pool, "a", 1)
-      yield* Effect.sleep("1700 millis")
-      expect((yield* pool.status).held.usd).toBe(1)
-      yield* Scope.close(scope, Exit.void)
-      yield* Effect.sleep("500 millis")
-      expect((yield* pool.status).held.usd).toBe(0)
-    }).pipe(Effect.scoped, Effect.provide(database))
-  )
+    test("is taken over by whoever asks for it with the same key, and not given back by who had it", (_, another) =>
+      Effect.gen(function* () {
+        const first = yield* SqlBudgetPool.make("team-a", { usd: 1 })
+        const scope = yield* holdForEver(first, "a", 1)
+        const open = SqlBudgetPool.make("team-a", { usd: 1 })
+        const second = yield* Effect.provideService(open, SqlClient.SqlClient, yield* another)
+        const mine = yield* holdForEver(second, "a", 1)
+        yield* Scope.close(scope, Exit.void)
+        expect((yield* second.status).held).toEqual(amounts({ usd: 1, turns: 1 }))
+        yield* Scope.close(mine, Exit.void)
+        expect((yield* first.status).held).toEqual(amounts({}))
+      }))
+
+    test("lasts a second at least, and a day at most", (sql) =>
+      Effect.gen(function* () {
+        const left = Effect.fnUntraced(function* (lease: Duration.Input) {
+          const pool = yield* SqlBudgetPool.make("team-a", {}, { lease })
+          yield* pool.hold(hold(`${lease}`, 0))
+          const [row] = yield* sql<{
+            rest: unknown
+          }>`SELECT expires_at - ${sql.literal(nowText(sql))} AS rest FROM checkrein_pool_holds
+            WHERE attempt = ${`${lease}`}`
+          return Number(row?.rest)
+        })
+        for (const [lease, ms] of [
+          ["1 milli", 1000],
+          ["5 minutes", 300_000],
+          ["Infinity", 86_400_000]
+        ] as const) {
+          const rest = yield* left(lease)
+          expect(rest).toBeGreaterThan(ms - 900)
+          expect(rest).toBeLessThanOrEqual(ms)
+        }
+      }))
+  })
 
   describe("a claim inside an open transaction", () => {
     test("is refused, since it would be taken back with it", (sql) =>
@@ -267,28 +305,28 @@ describeDatabases((database) => {
   describe("a database that hangs", () => {
     test("keeps a claim waiting for ten seconds, and then it is as if it had not been made", (sql) =>
       Effect.gen(function* () {
-        const pool = yield* SqlBudgetPool.make("team-a", {})
-        yield* Effect.scoped(
-          Effect.gen(function* () {
-            yield* hang(sql)
-            const claims = [
-              pool.claimCall(call("a")),
-              Effect.scoped(pool.hold(hold("a", 1))),
-              pool.settle({ key: "a", usd: 1, tokens: 0 })
-            ]
-            const fibers = yield* Effect.forEach(claims, (claim) => Effect.forkChild(Effect.flip(claim)))
-            yield* wait("50 millis")
-            yield* TestClock.adjust("9999 millis")
-            expect(fibers.map((fiber) => fiber.pollUnsafe())).toEqual([undefined, undefined, undefined])
-            yield* TestClock.adjust("1 millis")
-            for (const fiber of fibers) {
-              expect(yield* Fiber.join(fiber)).toMatchObject({ _tag: "BudgetPoolError", kind: "timed_out" })
-            }
-          })
-        )
-        expect(yield* pool.status).toMatchObject({ used: amounts({}), held: amounts({}) })
+        const pool = yield* SqlBudgetPool.make("team-a", { usd: 2 })
+        const scope = yield* holdForEver(pool, "a", 1)
+        const settle = pool.settle({ key: "a", usd: 0.75, tokens: 0 })
+        const claims = [pool.claimCall(call("a")), Effect.scoped(pool.hold(hold("b", 1))), settle]
+        const beganMs = worldMs()
+        const errors = yield* Effect.andThen(
+          hang(sql),
+          Effect.forEach(claims, (claim) => Effect.flip(claim), { concurrency: "unbounded" })
+        ).pipe(Effect.scoped)
+        expect(worldMs() - beganMs).toBeGreaterThanOrEqual(10_000)
+        expect(worldMs() - beganMs).toBeLessThan(20_000)
+        for (const error of errors)
+          expect(error).toMatchObject({ _tag: "BudgetPoolError", kind: "timed_out" })
+        // Of what was spent nothing is given back, although the database has not heard of it.
+        yield* Scope.close(scope, Exit.void)
+        expect(yield* pool.status).toMatchObject({ used: amounts({}), held: amounts({ usd: 1, turns: 1 }) })
+        yield* settle
         yield* pool.claimCall(call("a"))
-        expect((yield* pool.status).used).toEqual(amounts({ toolCalls: 1 }))
+        expect(yield* pool.status).toMatchObject({
+          used: { toolCalls: 1, turns: 1, usd: 0.75 },
+          held: amounts({})
+        })
       }))
 
     test("does not keep anybody from stopping", (sql) =>
@@ -297,12 +335,15 @@ describeDatabases((database) => {
         yield* Effect.scoped(
           Effect.gen(function* () {
             yield* hang(sql)
-            const claim = yield* Effect.forkChild(pool.claimCall(call("a")))
+            const claims = [pool.claimCall(call("a")), Effect.scoped(pool.hold(hold("a", 1)))]
+            const fibers = yield* Effect.forEach(claims, (claim) => Effect.forkChild(claim))
             yield* wait("50 millis")
-            yield* Fiber.interrupt(claim)
+            const beganMs = worldMs()
+            yield* Fiber.interruptAll(fibers)
+            expect(worldMs() - beganMs).toBeLessThan(8_000)
           })
         )
-        expect((yield* pool.status).used).toEqual(amounts({}))
+        expect(yield* pool.status).toMatchObject({ used: amounts({}), held: amounts({}) })
       }))
   })
 })
@@ -327,27 +368,24 @@ describe("a commit whose answer is lost", () => {
     const client = new Proxy(sql, {
       get: (target, name, receiver) => (name === "reserve" ? reserve : Reflect.get(target, name, receiver))
     })
-    return { client, loseNext: Effect.sync(() => (lost = 1)) }
+    return { client, loseNext: Effect.sync(() => (lost = 1)), wasLost: () => lost === 0 }
   }
 
-  it.effect("is settled by asking again with the same key", () =>
+  it.effect("is asked for again with the same key, and counts once", () =>
     Effect.gen(function* () {
-      const { client, loseNext } = lossy(yield* SqlClient.SqlClient)
+      const { client, loseNext, wasLost } = lossy(yield* SqlClient.SqlClient)
       const open = SqlBudgetPool.make("team-a", { toolCalls: 1, turns: 1, usd: 1 })
       const pool = yield* Effect.provideService(open, SqlClient.SqlClient, client)
-      const error = { _tag: "BudgetPoolError", kind: "unavailable" }
-
-      yield* loseNext
-      expect(yield* Effect.flip(pool.claimCall(call("a")))).toMatchObject(error)
+      const losing = <A, E, R>(claim: Effect.Effect<A, E, R>) =>
+        loseNext.pipe(
+          Effect.andThen(claim),
+          Effect.tap(() => Effect.sync(() => expect(wasLost()).toBe(true)))
+        )
+      yield* losing(pool.claimCall(call("a")))
       expect((yield* pool.status).used).toEqual(amounts({ toolCalls: 1 }))
-      yield* pool.claimCall(call("a"))
-      yield* loseNext
-      expect(yield* Effect.flip(pool.hold(hold("a", 1)))).toMatchObject(error)
-      yield* pool.hold(hold("a", 1))
+      yield* losing(pool.hold(hold("a", 1)))
       expect((yield* pool.status).held).toEqual(amounts({ turns: 1, usd: 1 }))
-      yield* loseNext
-      expect(yield* Effect.flip(pool.settle({ key: "a", usd: 0.5, tokens: 1 }))).toMatchObject(error)
-      yield* pool.settle({ key: "a", usd: 0.5, tokens: 1 })
+      yield* losing(pool.settle({ key: "a", usd: 0.5, tokens: 1 }))
       expect(yield* pool.status).toMatchObject({
         used: { toolCalls: 1, turns: 1, usd: 0.5, tokens: 1 },
         held: amounts({})
@@ -356,23 +394,56 @@ describe("a commit whose answer is lost", () => {
   )
 })
 
+describePostgres("a database whose transactions do not see what others commit meanwhile", () => {
+  it.effect("grants no more than there is all the same", () =>
+    Effect.gen(function* () {
+      const at = new URL(yield* url)
+      const options = `${at.searchParams.get("options")} -c default_transaction_isolation=repeatable\\ read`
+      at.searchParams.set("options", options)
+      const open = SqlBudgetPool.make("team-a", { usd: 1 })
+      const client = Effect.map(
+        Layer.build(Postgres.layer({ url: at.href })),
+        Context.get(SqlClient.SqlClient)
+      )
+      const clients = yield* Effect.all([client, client, client])
+      const pools = yield* Effect.forEach(clients, (sql) =>
+        Effect.provideService(open, SqlClient.SqlClient, sql)
+      )
+      let asked = 0
+      let granted = 0
+      const spender = Effect.fnUntraced(function* (pool: Pool) {
+        while (true) {
+          yield* pool.hold(hold(`${asked++}`, 0.05))
+          granted += 1
+        }
+      })
+      const refused = yield* Effect.forEach(pools, (pool) => Effect.flip(spender(pool)), {
+        concurrency: "unbounded"
+      })
+      for (const error of refused) expect(error).toMatchObject({ _tag: "ClaimRefused" })
+      expect(granted).toBe(20)
+    }).pipe(Effect.scoped)
+  )
+})
+
 describePostgres("a connection that is lost in the middle of a claim", () => {
-  it.effect("grants nothing, is a typed error, and the next one is another", () =>
+  it.effect("is replaced by another, on which the claim is granted once", () =>
     Effect.gen(function* () {
       const sql = yield* SqlClient.SqlClient
       const pool = yield* SqlBudgetPool.make("team-a", { toolCalls: 1 })
-      yield* Effect.scoped(
+      const claim = yield* Effect.scoped(
         Effect.gen(function* () {
           yield* hang(sql)
-          const claim = yield* Effect.forkChild(Effect.flip(pool.claimCall(call("a"))))
+          const claim = yield* Effect.forkIn(pool.claimCall(call("a")), yield* Scope.make())
           const terminated = sql`SELECT pg_terminate_backend(pid) FROM pg_stat_activity
             WHERE application_name = current_setting('application_name') AND wait_event_type = 'Lock'`
           yield* Effect.repeat(terminated, { until: (rows) => rows.length > 0 })
-          expect(yield* Fiber.join(claim)).toMatchObject({ _tag: "BudgetPoolError", kind: "unavailable" })
+          return claim
         })
       )
-      yield* pool.claimCall(call("a"))
+      yield* Fiber.join(claim)
       expect((yield* pool.status).used.toolCalls).toBe(1)
+      expect(yield* Effect.flip(pool.claimCall(call("b")))).toMatchObject({ _tag: "ClaimRefused" })
     }).pipe(Effect.scoped, Effect.provide(inSchema((url) => Postgres.layer({ url }))))
   )
 })
