@@ -99,8 +99,8 @@ const writing = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, pool: str
  * Opens a pool on the `SqlClient` in the context, and makes its tables when they are missing. What was used of it stays
  * used; other limits than before replace those before, for everybody.
  *
- * What is claimed and spent survives a power cut; what is held survives the process by its lease. On Postgres the lease
- * is measured by the server's clock.
+ * What is claimed, held or spent survives a power cut. What is held outlives the process that holds it by its lease,
+ * which goes by the database's clock.
  *
  * Fails with `InvalidLimits` when the limits are written wrongly, and with `BudgetPoolError` when the database cannot be
  * written, or was made by a newer build.
@@ -143,7 +143,7 @@ export const make = (
 
     const take = ({ key, purpose }: Hold, worst: Amounts, holder: string) =>
       locked(
-        "process",
+        "power",
         Effect.fnUntraced(function* ({ limits, used }) {
           const { held, same } = yield* tables.held(key)
           if (same) {
@@ -230,6 +230,7 @@ export const make = (
         }),
 
       status: tables.read.pipe(
+        reconnecting,
         Effect.mapError((error) => failed(pool, storeError("", error))),
         asking(pool),
         Effect.flatMap(Effect.fromResult),
