@@ -38,29 +38,41 @@ const inOrder = (messages: CrashKit.Account["messages"]) =>
 
 describe("a demo run that is stopped anywhere loses nothing and does nothing twice", () => {
   for (const { agent, input, name, script } of demos) {
-    it.effect(name, () =>
-      Effect.gen(function* () {
-        const limits = name === "runaway" ? { turns: 5 } : {}
-        const layer = Scripted.layer(script, { usage })
-        const { broken, seams, undisturbed, visits } = yield* CrashKit.check({ agent, input, limits, layer })
-        expect(broken).toEqual([])
-        expect(visits).toHaveLength(3 * seams.length)
-        for (const visit of visits) {
-          for (const { effect, times } of visit.calls) if (effect === "write") expect(times).toBeLessThan(2)
-          if (visit.parted.length > 0) continue
-          expect(inOrder(visit.messages)).toEqual(inOrder(undisturbed.messages))
-          expect(visit.turns - visit.lostTurns).toBe(undisturbed.turns)
-          expect(visit.ending).toMatchObject({
-            tag: undisturbed.ending.tag,
-            reason: undisturbed.ending.reason
+    it.effect(
+      name,
+      () =>
+        Effect.gen(function* () {
+          const limits = name === "runaway" ? { turns: 5 } : {}
+          const layer = Scripted.layer(script, { usage })
+          const { broken, seams, undisturbed, visits } = yield* CrashKit.check({
+            agent,
+            input,
+            limits,
+            layer
           })
-          if (visit.lostTurns === 0) expect(visit.costUsd).toBe(undisturbed.costUsd)
-        }
-        // Where no call is lost and no limit is near, nothing is free to go another way.
-        const free = visits.filter(({ parted }) => parted.length > 0)
-        if (!seams.some(({ what }) => what === "delete_file") && name !== "runaway" && name !== "investigate")
-          expect(new Set(free.map(({ way }) => way))).toEqual(new Set(["defect"]))
-      })
+          expect(broken).toEqual([])
+          expect(visits).toHaveLength(3 * seams.length)
+          for (const visit of visits) {
+            for (const { effect, times } of visit.calls) if (effect === "write") expect(times).toBeLessThan(2)
+            if (visit.parted.length > 0) continue
+            expect(inOrder(visit.messages)).toEqual(inOrder(undisturbed.messages))
+            expect(visit.turns - visit.lostTurns).toBe(undisturbed.turns)
+            expect(visit.ending).toMatchObject({
+              tag: undisturbed.ending.tag,
+              reason: undisturbed.ending.reason
+            })
+            if (visit.lostTurns === 0) expect(visit.costUsd).toBe(undisturbed.costUsd)
+          }
+          // Where no call is lost and no limit is near, nothing is free to go another way.
+          const free = visits.filter(({ parted }) => parted.length > 0)
+          if (
+            !seams.some(({ what }) => what === "delete_file") &&
+            name !== "runaway" &&
+            name !== "investigate"
+          )
+            expect(new Set(free.map(({ way }) => way))).toEqual(new Set(["defect"]))
+        }),
+      60_000
     )
   }
 })

@@ -6,7 +6,7 @@ import * as Layer from "effect/Layer"
 import * as Schema from "effect/Schema"
 import { Agent, CurrentCall, PriceBook, ToolPolicy } from "../../../src/index.ts"
 import { Scripted } from "../../../src/provider/index.ts"
-import * as CrashKit from "../../../src/testing/CrashKit.ts"
+import { CrashKit } from "../../../src/testing/index.ts"
 
 const order = { parameters: Schema.Struct({ order: Schema.String }), success: Schema.String }
 
@@ -27,12 +27,12 @@ const under = (effect: string) =>
   )
 
 const handlers = tools.toLayer({
-  read_order: ({ order }) => Effect.as(Effect.sleep("1 second"), `order ${order}: 20 dollars`),
+  read_order: ({ order }) => Effect.as(Effect.sleep("20 millis"), `order ${order}: 20 dollars`),
   charge: ({ order }) =>
     Effect.gen(function* () {
-      yield* Effect.sleep("1 second")
+      yield* Effect.sleep("20 millis")
       yield* CrashKit.happened(`charged ${order}`)
-      yield* Effect.sleep("1 second")
+      yield* Effect.sleep("20 millis")
       return `charged ${order}`
     }),
   refund: ({ order }) => Effect.as(under(`refunded ${order}`), "refunded"),
