@@ -426,6 +426,22 @@ describePostgres("a database whose transactions do not see what others commit me
   )
 })
 
+describePostgres("claims that wait for one another", () => {
+  it.effect("leave connections for others", () =>
+    Effect.gen(function* () {
+      const sql = yield* SqlClient.SqlClient
+      const pool = yield* SqlBudgetPool.make("team-a", {})
+      yield* hang(sql)
+      for (const key of ["a", "b", "c", "d"]) yield* Effect.forkScoped(pool.claimCall(call(key)))
+      const waiting = sql`SELECT pid FROM pg_stat_activity
+        WHERE application_name = current_setting('application_name') AND wait_event_type = 'Lock'`
+      yield* until(Effect.map(waiting, (rows) => rows.length === 1))
+      yield* wait("100 millis")
+      expect(yield* waiting).toHaveLength(1)
+    }).pipe(Effect.scoped, Effect.provide(inSchema((url) => Postgres.layer({ url, maxConnections: 3 }))))
+  )
+})
+
 describePostgres("a connection that is lost in the middle of a claim", () => {
   it.effect("is replaced by another, on which the claim is granted once", () =>
     Effect.gen(function* () {
