@@ -11,7 +11,7 @@ import * as Deferred from "effect/Deferred"
 import type * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
-import * as FiberMap from "effect/FiberMap"
+import * as FiberSet from "effect/FiberSet"
 import * as Layer from "effect/Layer"
 import * as Schema from "effect/Schema"
 import * as Semaphore from "effect/Semaphore"
@@ -80,7 +80,7 @@ export class RunHost extends Context.Service<
      * stops nothing, and the run may be driven anywhere.
      */
     readonly attach: (runId: string, from?: number) => Stream.Stream<RunEvent, RunNotFound | RunStoreError>
-    /** Waits until nobody drives a run any more, and says how it stands. */
+    /** Waits until nobody drives a run any more, nor is about to here, and says how it stands. */
     readonly ended: (runId: string) => Effect.Effect<RunSummary, RunNotFound | RunStoreError>
     /** Records what a person thinks of a call; see `Agent.decide`. `resume` has it taken in. */
     readonly decide: (
@@ -102,7 +102,10 @@ export class RunHost extends Context.Service<
     ) => Effect.Effect<void, RunNotFound | RunStoreError | Agent.CallNotPending>
     /** Stops a run, whoever drives it, within a second; see `Agent.cancel`. */
     readonly cancel: (runId: string, reason: string) => Effect.Effect<void, RunNotFound | RunStoreError>
-    /** Has a stopped run driven on; a run that is driven here, or that has completed, is left alone. */
+    /**
+     * Has a stopped run driven on. A run that somebody drives, or that has completed, is left alone; what was decided or
+     * answered before this is taken in by its driver.
+     */
     readonly resume: (
       runId: string,
       options?: Agent.ResumeOptions
@@ -124,6 +127,18 @@ interface Drive {
   /** Whether to drive the run although it has stopped. */
   readonly again: boolean
 }
+
+/** A run that is driven here, or that waits for its turn. */
+interface Driver {
+  readonly done: Deferred.Deferred<void>
+  /** How many events the run had when it was taken up. */
+  from: number | undefined
+  /** What was asked for after the run had stopped, while its driver was still on its way out. */
+  next: Drive | undefined
+}
+
+/** How long to wait for a driver elsewhere that is on its way out. */
+const untilFree = "100 millis"
 
 /**
  * A host that drives these agents. What they need is taken from the context in which the layer is built; how getting
@@ -164,7 +179,8 @@ const make = Effect.fnUntraced(function* <
   const byName = new Map(agents.map((agent) => [agent.name, agent]))
   const slots = yield* Semaphore.make(concurrency)
   const drain = yield* Deferred.make<void>()
-  const drivers = yield* FiberMap.make<string, void, never>()
+  const fibers = yield* FiberSet.make<void, never>()
+  const drivers = new Map<string, Driver>()
 
   const here = <A, E>(effect: Effect.Effect<A, E, unknown>): Effect.Effect<A, E> =>
     ambient(Effect.provideContext(Effect.provideService(effect, Drain, drain), context))
@@ -186,28 +202,71 @@ const make = Effect.fnUntraced(function* <
       : Effect.logError(`run ${runId} is not driven any more, and has not stopped`, cause)
   }
 
-  const drive = (agent: Agents[number], runId: string, { again, options }: Drive) =>
+  const isLeaving = Effect.sync(() => Deferred.isDoneUnsafe(drain))
+
+  /** Drives a run until it stops; says whether it could not, because somebody else is still on the way out of it. */
+  const attempt = (agent: Agents[number], runId: string, driver: Driver, { again, options }: Drive) =>
     Effect.gen(function* () {
-      if (Deferred.isDoneUnsafe(drain)) return
-      if (!again && (yield* store.summary(runId)).status !== "running") return
+      if (yield* isLeaving) return false
+      const { seq, status } = yield* store.summary(runId)
+      if (!again && status !== "running") return false
+      driver.from = seq
       yield* here(Agent.resume(agent, runId, options))
+      return false
     }).pipe(
-      Effect.catchTag("RunBusy", () => Effect.logDebug(`run ${runId} is driven by somebody else`)),
-      Effect.catchCause(finished(runId)),
+      Effect.catchTag("RunBusy", () =>
+        Effect.gen(function* () {
+          yield* Effect.logDebug(`run ${runId} is driven by somebody else`)
+          return again && (yield* store.summary(runId)).status !== "running"
+        })
+      ),
+      Effect.catchCause((cause) => Effect.as(finished(runId)(cause), false)),
       slots.withPermit
     )
 
+  /** What is to be done next for a run; without anything its driver is gone, in the same moment. */
+  const nextOf = (runId: string, driver: Driver): Drive | undefined => {
+    const { next } = driver
+    driver.next = undefined
+    if (next === undefined) drivers.delete(runId)
+    return next
+  }
+
+  const drive = (agent: Agents[number], runId: string, driver: Driver, first: Drive) =>
+    Effect.gen(function* () {
+      let how: Drive | undefined = first
+      while (how !== undefined) {
+        const isBusy: boolean = yield* attempt(agent, runId, driver, how)
+        if (isBusy && !(yield* isLeaving)) {
+          yield* Effect.raceFirst(Effect.sleep(untilFree), Deferred.await(drain))
+        } else how = nextOf(runId, driver)
+      }
+    }).pipe(
+      Effect.ensuring(
+        Effect.suspend(() => {
+          if (drivers.get(runId) === driver) drivers.delete(runId)
+          return Deferred.succeed(driver.done, undefined)
+        })
+      )
+    )
+
+  /** Has a run driven, if it is not driven here already. */
   const submit = (agent: Agents[number], runId: string, how: Drive) =>
-    FiberMap.run(drivers, runId, drive(agent, runId, how), { onlyIfMissing: true })
+    Effect.suspend(() => {
+      if (drivers.has(runId)) return Effect.void
+      const driver: Driver = { done: Deferred.makeUnsafe(), from: undefined, next: undefined }
+      drivers.set(runId, driver)
+      return Effect.asVoid(FiberSet.run(fibers, drive(agent, runId, driver, how)))
+    })
 
   yield* Effect.addFinalizer(() =>
     Effect.gen(function* () {
       yield* Deferred.succeed(drain, undefined)
       if (shutdown.running !== "interrupt") {
-        yield* Effect.timeoutOption(FiberMap.awaitEmpty(drivers), shutdown.grace ?? "30 seconds")
+        yield* Effect.timeoutOption(FiberSet.awaitEmpty(fibers), shutdown.grace ?? "30 seconds")
       }
       const reason = Context.make(Agent.CancelReason, "its driver was shut down")
-      yield* Effect.forEach(drivers, ([, fiber]) => Fiber.interruptAs(fiber, undefined, reason), {
+      yield* Effect.forEach(fibers, (fiber) => Fiber.interruptAs(fiber, undefined, reason), {
         concurrency: "unbounded",
         discard: true
       })
@@ -233,7 +292,7 @@ const make = Effect.fnUntraced(function* <
       const page: ReadonlyArray<RunSummary> = yield* store.list({ status: "running", before })
       for (const { agent: name, parent, runId } of page) {
         const agent = byName.get(name)
-        if (agent === undefined || parent !== undefined || FiberMap.hasUnsafe(drivers, runId)) continue
+        if (agent === undefined || parent !== undefined || drivers.has(runId)) continue
         if (!(yield* isFree(runId))) continue
         yield* submit(agent, runId, { options: {}, again: false })
         taken.push(runId)
@@ -254,12 +313,17 @@ const make = Effect.fnUntraced(function* <
     attach: (runId, from) => Stream.takeUntil(store.watch(runId, from), ({ type }) => type === "run_stopped"),
     ended: (runId) =>
       Effect.gen(function* () {
-        const before = yield* store.summary(runId)
-        if (before.status !== "running") return before
-        yield* Stream.runDrain(
-          Stream.takeUntil(store.watch(runId, before.seq), ({ type }) => type === "run_stopped")
-        )
-        return yield* store.summary(runId)
+        const root = yield* rootOf(runId)
+        while (true) {
+          const driver = drivers.get(root.runId)
+          if (driver !== undefined) yield* Deferred.await(driver.done)
+          const now = yield* store.summary(runId)
+          if (drivers.has(root.runId)) continue
+          if (now.status !== "running") return now
+          yield* Stream.runDrain(
+            Stream.takeUntil(store.watch(runId, now.seq), ({ type }) => type === "run_stopped")
+          )
+        }
       }),
     decide: (call, decision, options) => inStore(Agent.decide(call, decision, options)),
     answer: (runId, answer, options) => inStore(Agent.answer(runId, answer, options)),
@@ -267,8 +331,13 @@ const make = Effect.fnUntraced(function* <
     cancel: (runId, reason) => inStore(Agent.cancel(runId, reason)),
     resume: (runId, options = {}) =>
       Effect.gen(function* () {
-        const { agent: name, runId: root } = yield* rootOf(runId)
-        yield* submit(yield* agentOf(name), root, { options, again: true })
+        const { agent: name, runId: root, seq, status } = yield* rootOf(runId)
+        const agent = yield* agentOf(name)
+        const how = { options, again: true }
+        const driver = drivers.get(root)
+        const hasStopped = driver?.from !== undefined && driver.from < seq && status !== "running"
+        if (driver !== undefined && hasStopped) driver.next = how
+        else yield* submit(agent, root, how)
       }),
     status: (runId) => store.summary(runId),
     list: (options) => store.list(options),

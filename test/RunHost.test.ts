@@ -226,7 +226,6 @@ describe("a run that waits for a person", () => {
           const late = yield* Effect.flip(host.decide(approvals[0]!, Agent.reject(), { by: "bob" }))
           expect(late.message).toContain("ann")
           yield* host.resume("r")
-          yield* settle
           expect((yield* host.ended("r")).status).toBe("completed")
           expect(done).toEqual(["delete log"])
           yield* lawful("r")
@@ -255,12 +254,78 @@ describe("a run that waits for a person", () => {
               [host, other, host, other].map(({ resume }) => resume("r")),
               { concurrency: "unbounded" }
             )
-            yield* settle
             expect((yield* host.ended("r")).status).toBe("completed")
             expect(done).toEqual(["delete log"])
             yield* lawful("r")
           })
         )
+      )
+    }))
+
+  /** The store, but whoever has stopped a run lets go of it only when the gate is open. */
+  const holding = Effect.fnUntraced(function* (gate: Deferred.Deferred<void>) {
+    const store = yield* RunStore.RunStore
+    const leaving = (runId: string) =>
+      Effect.gen(function* () {
+        if ((yield* store.summary(runId)).status !== "running") yield* Deferred.await(gate)
+      }).pipe(Effect.orDie)
+    const slow: RunStore.RunStore["Service"] = {
+      ...store,
+      lease: (runId) => Effect.tap(store.lease(runId), () => Effect.addFinalizer(() => leaving(runId)))
+    }
+    return slow
+  })
+
+  for (const where of ["here", "elsewhere"] as const) {
+    test(`is resumed although the driver that has stopped it, ${where}, has not let go of it yet`, () =>
+      Effect.gen(function* () {
+        const { done, handlers } = yield* workshop
+        const lines = [Scripted.call("delete", { q: "log" }, { id: "c1" }), Scripted.text("done")]
+        const agent = agentOf("cleaner", lines, handlers)
+        const gate = yield* Deferred.make<void>()
+        const held = yield* holding(gate)
+        const run = (host: RunHost.RunHost["Service"], other: RunHost.RunHost["Service"]) =>
+          Effect.gen(function* () {
+            yield* host.start("cleaner", "go", { runId: "r" })
+            yield* Stream.runDrain(host.attach("r"))
+            const [call] = (yield* host.status("r")).approvals
+            yield* host.decide(call!, Agent.approve())
+            yield* other.resume("r")
+            yield* settle
+            expect(done).toEqual([])
+            yield* Deferred.succeed(gate, undefined)
+            yield* settle
+            yield* TestClock.adjust("1 second")
+            expect((yield* other.ended("r")).status).toBe("completed")
+            expect(done).toEqual(["delete log"])
+            yield* lawful("r")
+          })
+        yield* Effect.provideService(
+          withHost([agent], {}, (host) =>
+            where === "here" ? run(host, host) : withHost([agent], {}, (other) => run(host, other))
+          ),
+          RunStore.RunStore,
+          held
+        )
+      }))
+  }
+
+  test("and is resumed over and over while it is driven is taken up once", () =>
+    Effect.gen(function* () {
+      const { gate, handlers, paying } = yield* workshop
+      const agent = agentOf("payer", [pay("a"), Scripted.text("done")], handlers)
+      yield* withHost([agent], {}, (host) =>
+        Effect.gen(function* () {
+          yield* host.start("payer", "go", { runId: "r" })
+          yield* Deferred.await(paying)
+          for (let i = 0; i < 5; i++) yield* host.resume("r")
+          yield* host.cancel("r", "enough")
+          expect(yield* host.ended("r")).toMatchObject({ reason: "cancelled" })
+          yield* Deferred.succeed(gate, undefined)
+          yield* settle
+          const events = yield* lawful("r")
+          expect(events.filter(({ type }) => type === "run_resumed")).toHaveLength(1)
+        })
       )
     }))
 
@@ -284,7 +349,6 @@ describe("a run that waits for a person", () => {
           yield* host.answer("r", "three", { by: "ann" })
           expect((yield* Effect.flip(host.answer("r", "four")))._tag).toBe("CallNotPending")
           yield* host.resume("r")
-          yield* settle
           expect((yield* host.ended("r")).status).toBe("completed")
         })
       )

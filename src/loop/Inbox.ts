@@ -8,7 +8,8 @@ import * as Option from "effect/Option"
 import * as Stream from "effect/Stream"
 import type { Numbered } from "../run/Command.ts"
 import type { Ending } from "../run/NextStep.ts"
-import type { PendingCall } from "../run/RunState.ts"
+import type { PendingCall, RunState } from "../run/RunState.ts"
+import { approvalsOf, questionOf, unknownOf } from "../run/Waiting.ts"
 import { RunStore } from "../store/RunStore.ts"
 import * as Digest from "./Digest.ts"
 import type { Job } from "./Job.ts"
@@ -129,6 +130,37 @@ export const somethingArrived = Effect.fnUntraced(function* (job: Job, journal: 
   yield* journal.commit()
   return yield* takeIn(job, journal, yield* store.inbox(journal.runId, journal.state().inbox))
 })
+
+/**
+ * What people have answered of what a stopped run waits for, in its own inbox and in those of the runs below it, since
+ * each was last driven: a name for each answer.
+ */
+export const answersTo = Effect.fnUntraced(
+  function* (state: RunState) {
+    const { reason } = state
+    if (reason !== "approval" && reason !== "input" && reason !== "unknown_outcome") return []
+    const store = yield* RunStore
+    const question = questionOf(state)
+    const waiting = [
+      ...approvalsOf(state),
+      ...unknownOf(state),
+      ...(question === undefined ? [] : [question])
+    ]
+    const answers: Array<string> = []
+    for (const runId of new Set(waiting.map((each) => each.runId))) {
+      const { inbox } = yield* store.summary(runId)
+      for (const { command, id } of yield* store.inbox(runId, inbox)) {
+        const isAnswer =
+          command.type !== "cancel" &&
+          waiting.some((each) => each.runId === runId && each.callId === command.callId)
+        if (isAnswer) answers.push(`${runId} ${id}`)
+      }
+    }
+    return answers
+  },
+  // The run has stopped, and is as it is whatever the store says now.
+  Effect.orElseSucceed((): ReadonlyArray<string> => [])
+)
 
 /** Waits for a cancel command, and then interrupts with its reason. */
 export const cancelled = Effect.fnUntraced(function* (journal: Journal) {

@@ -5,9 +5,12 @@
  */
 import { expect } from "@effect/vitest"
 import * as Arbitrary from "effect/Arbitrary"
+import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
+import * as Schedule from "effect/Schedule"
 import * as Schema from "effect/Schema"
-import { Agent, type RunExit, RunHost } from "../../src/index.ts"
+import * as Stream from "effect/Stream"
+import { Agent, type RunExit, RunHost, RunStore } from "../../src/index.ts"
 import type { ApprovalRequest } from "../../src/run/RunEvent.ts"
 import {
   acts,
@@ -161,6 +164,68 @@ onEveryStore((check, store) => {
     expect(did).toEqual(["look 0.0"])
     expect((yield* summary("r")).approvals.map(({ callId }) => callId)).toEqual(["c01"])
   })
+
+  check(
+    "an answer that comes while a run is stopping for it is used, for the run and below it",
+    function* () {
+      const { agent, did } = office(false)
+      const turns = plan([[[["pay"]], "pay"]])
+      const store = yield* RunStore.RunStore
+      let stops = 0
+      // Somebody answers between the last look at the inbox and the moment in which the stop is stored.
+      const elsewhere: RunStore.RunStore["Service"] = {
+        ...store,
+        append: (append) =>
+          Effect.gen(function* () {
+            const isStop = append.runId === "r" && append.events.some(({ type }) => type === "run_stopped")
+            if (isStop && ++stops === 1) {
+              for (const call of append.summary.approvals) {
+                yield* Effect.provideService(Agent.decide(call, Agent.approve()), RunStore.RunStore, store)
+              }
+            }
+            yield* store.append(append)
+          }).pipe(Effect.catchTags({ RunNotFound: Effect.die, CallNotPending: Effect.die }))
+      }
+      const exit = yield* Effect.provideService(
+        Agent.run(agent, taskOf(turns), { runId: "r" }),
+        RunStore.RunStore,
+        elsewhere
+      )
+      expect(exit.run.status).toBe("completed")
+      expect(stops).toBe(2)
+      expect(did).toEqual(["pay 0.0/0.0", "pay 0.1"])
+      yield* expectLawful("r")
+    }
+  )
+
+  check(
+    "an answer for a sub-agent that has stopped is used by the run above, which still runs",
+    function* () {
+      const gate = yield* Deferred.make<void>()
+      const did: Array<string> = []
+      const agent = planner({
+        did: (what) =>
+          Effect.andThen(
+            what.startsWith("look") ? Deferred.await(gate) : Effect.void,
+            Effect.sync(() => did.push(what))
+          ),
+        parallel: true
+      })
+      yield* Effect.gen(function* () {
+        const host = yield* RunHost.RunHost
+        yield* host.start(agent.name, taskOf(plan([[[["pay"]], "look"]])), { runId: "r" })
+        const below = yield* RunStore.RunStore
+        yield* Effect.retry(below.summary("r/c00"), Schedule.spaced("10 millis"))
+        yield* Stream.runDrain(host.attach("r/c00"))
+        yield* host.decide({ runId: "r/c00", callId: "c00" }, Agent.approve())
+        yield* host.resume("r/c00")
+        yield* Deferred.succeed(gate, undefined)
+        expect(yield* host.ended("r")).toMatchObject({ status: "completed" })
+      }).pipe(Effect.provide(RunHost.layer([agent])))
+      expect(did).toEqual(["look 0.1", "pay 0.0/0.0"])
+      yield* expectLawful("r")
+    }
+  )
 
   check("a host takes answers under the id of any run of a family, and drives the family on", function* () {
     const { agent, did } = office(true)
