@@ -22,9 +22,13 @@ import { Scripted, ScriptedServer } from "../../src/provider/index.ts"
 import { cli, parsed } from "../cli/support.ts"
 import { analyst, files, LogToolsLive } from "./analyst.ts"
 import { cleanUp } from "./approval.ts"
+import { allAtOnce } from "./budget.ts"
 import { Billing, BillingLive, payments } from "./charge.ts"
 import { inWords } from "./endings.ts"
+import { inFiveTurns } from "./handoff.ts"
+import { Host, serve } from "./host.ts"
 import { Store, Telemetry, Trace } from "./layers.ts"
+import { Tests, TestsLive, tests } from "./operation.ts"
 import { since } from "./output.ts"
 import { goOn } from "./resume.ts"
 import { readme, root } from "./snippets.ts"
@@ -287,6 +291,89 @@ describe("its examples", () => {
           })
         )
       )
+    )
+  )
+
+  it.effect("a limit leaves a handoff that names what was read, and the model's own summary", () =>
+    Effect.gen(function* () {
+      const markdown = yield* passing(inFiveTurns)
+      for (const words of [
+        "Why was the night slow?",
+        "read_file",
+        "errors.log",
+        "so far: a timeout",
+        "turns"
+      ])
+        expect(markdown).toContain(words)
+    }).pipe(
+      Effect.provide(
+        world(
+          ...[0, 1, 2, 3, 4].map(
+            (n) => (transcript: Scripted.Transcript) =>
+              JSON.stringify(transcript.messages).includes("Write a handoff now")
+                ? Scripted.text("so far: a timeout")
+                : Scripted.call("read_file", { path: n === 0 ? "errors.log" : `${n}.log` })
+          )
+        )
+      )
+    )
+  )
+
+  it.effect("runs of one pool together spend no more than it has, but for a turn each", () =>
+    Effect.gen(function* () {
+      const endings = yield* passing(allAtOnce)
+      expect(endings.map(({ _tag }) => _tag)).toEqual(["BudgetExceeded", "BudgetExceeded", "BudgetExceeded"])
+      for (const ending of endings) expect("message" in ending && ending.message).toContain("team-a")
+    }).pipe(
+      Effect.provide(
+        Layer.merge(
+          world(...Array.from({ length: 9 }, (_, n) => Scripted.call("read_file", { path: `${n}.log` }))),
+          // So dear that the pool is used up before the limits of the runs are.
+          PriceBook.layer({ m: { input: 100, output: 100 } })
+        )
+      )
+    )
+  )
+
+  it.effect("work that goes on is started once, looked at, and ends", () =>
+    Effect.gen(function* () {
+      const tester = Agent.make("tester", { toolkit: Tests, limits: { usd: 1 } }).pipe(
+        Agent.provide(TestsLive)
+      )
+      const { output, run } = yield* Agent.run(tester, "Does the export work?", { runId: "r" })
+      expect(output).toBe("It works.")
+      expect([...tests.values()]).toEqual(["passed"])
+      expect(run.operations).toMatchObject([{ label: "test export", ended: { outcome: "succeeded" } }])
+    }).pipe(
+      Effect.provide(
+        world(
+          Scripted.call("start_test", { name: "export" }),
+          Scripted.call("start_test", { name: "export" }),
+          (transcript) => {
+            const [id = ""] = tests.keys()
+            if (transcript.turn === 3) tests.set(id, "passed")
+            return Scripted.call("observe_test", { id })
+          },
+          () => {
+            const [id = ""] = tests.keys()
+            tests.set(id, "passed")
+            return Scripted.call("observe_test", { id })
+          },
+          Scripted.text("It works.")
+        )
+      )
+    )
+  )
+
+  it.effect("a host starts, has a person decide, and goes on", () =>
+    Effect.gen(function* () {
+      files.set("errors.log", "ERROR timeout")
+      const summary = yield* serve.pipe(Effect.scoped, Effect.provide(Host))
+      expect(summary).toMatchObject({ runId: "ticket-7", status: "completed" })
+      expect(files.size).toBe(0)
+      files.set("errors.log", "ERROR timeout: worker 7 timed out")
+    }).pipe(
+      Effect.provide(world(Scripted.call("delete_file", { path: "errors.log" }), Scripted.text("done")))
     )
   )
 

@@ -1,0 +1,29 @@
+import { assert, it } from "@effect/vitest"
+import { Agent } from "checkrein"
+import { Scripted } from "checkrein/provider"
+import { CrashKit } from "checkrein/testing"
+import { Effect, Layer, Schema } from "effect"
+import { Tool, Toolkit } from "effect/ai"
+
+const Refund = Tool.make("refund", {
+  parameters: Schema.Struct({ order: Schema.String }),
+  success: Schema.String
+})
+const tools = Toolkit.make(Refund)
+const clerk = Agent.make("clerk", { toolkit: tools, limits: { turns: 5 } })
+
+it.effect("refunds once, wherever it is stopped", () =>
+  Effect.gen(function* () {
+    const { broken } = yield* CrashKit.check({
+      agent: clerk,
+      input: "Refund order 7.",
+      layer: Layer.merge(
+        tools.toLayer({ refund: ({ order }) => Effect.as(CrashKit.happened(`refunded ${order}`), "done") }),
+        Scripted.layer(
+          Scripted.make("clerk", [Scripted.call("refund", { order: "7" }), Scripted.text("Done.")])
+        )
+      )
+    })
+    assert.deepStrictEqual(broken, [])
+  })
+)

@@ -1,0 +1,36 @@
+import { CurrentCall, Operation } from "checkrein/tool"
+import { Effect, Schema } from "effect"
+import { Tool, Toolkit } from "effect/ai"
+
+/** Stands for a test service, whose tests take a while. */
+export const tests = new Map<string, "running" | "passed">()
+
+const StartTest = Tool.make("start_test", {
+  description: "Starts a test of the export.",
+  parameters: Schema.Struct({ name: Schema.String }),
+  success: Operation.Started
+})
+
+const ObserveTest = Tool.make("observe_test", {
+  description: "Looks at a test that was started.",
+  parameters: Schema.Struct({ id: Schema.String }),
+  success: Operation.Observed
+}).annotate(Tool.Readonly, true)
+
+export const Tests = Toolkit.make(StartTest, ObserveTest)
+
+export const TestsLive = Tests.toLayer({
+  start_test: ({ name }) =>
+    Effect.gen(function* () {
+      const call = yield* CurrentCall.CurrentCall
+      tests.set(call.idempotencyKey, "running")
+      yield* call.evidence({ kind: "source", name: "exports", digest: "revision 4f2a" })
+      return Operation.started({ id: call.idempotencyKey, observe: "observe_test", label: `test ${name}` })
+    }),
+  observe_test: ({ id }) =>
+    Effect.sync(() =>
+      tests.get(id) === "running"
+        ? Operation.running({ id })
+        : Operation.ended({ id, outcome: "succeeded", detail: "7 of 7 rows" })
+    )
+})
