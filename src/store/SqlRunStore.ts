@@ -88,11 +88,15 @@ const eventsOf = (
  * Makes a store of runs on the `SqlClient` in the context, and its tables when they are missing. What other processes
  * write is noticed as long as the scope is open.
  *
- * Fails with `RunStoreError` when the database cannot be written, or was made by a newer build.
+ * Fails with `RunStoreError` when the tables cannot be made, or were made by a newer build.
  */
 export const make: Effect.Effect<RunStore["Service"], RunStoreError, SqlClient.SqlClient | Scope.Scope> =
   Effect.gen(function* () {
     const sql = (yield* SqlClient.SqlClient).withoutTransforms()
+    if (sql.onDialectOrElse({ pg: () => false, sqlite: () => false, orElse: () => true })) {
+      const problem = "runs are kept in SQLite or in Postgres, and this client is of another database"
+      return yield* new RunStoreError({ runId: "", kind: "unavailable", problem })
+    }
     yield* SqlSchema.migrate
     const transact = yield* Effect.mapError(SqlTransaction.make(sql), (error) => storeError("", error))
     const wakeups = Wakeups.make()

@@ -64,6 +64,10 @@ const faults: Record<
     ends: "RunStoreError",
     does: (append) => Effect.andThen(append, Effect.never)
   },
+  "hangs, and cannot be interrupted": {
+    ends: "RunStoreError",
+    does: () => Effect.uninterruptible(Effect.never)
+  },
   "is stale": {
     ends: "RunBusy",
     does: (_, runId) => Effect.fail(new RunStore.StaleWriter({ runId, expected: 0 }))

@@ -7,27 +7,40 @@ import * as Stream from "effect/Stream"
 import * as SqlClient from "effect/sql/SqlClient"
 import * as SqlError from "effect/sql/SqlError"
 import * as NodeSqlite from "../../src/store/NodeSqlite.ts"
+import * as Postgres from "../../src/store/Postgres.ts"
 import { RunStore } from "../../src/store/RunStore.ts"
 import * as SqlRunStore from "../../src/store/SqlRunStore.ts"
 import { append, event, eventsFrom, summary } from "../../src/testing/conformance/Samples.ts"
 import { folder, inFolder } from "./folders.ts"
+import { describePostgres, inSchema } from "./postgres.ts"
 
-/** A store and the client under it, in a file. */
-const Stored = inFolder((folder) =>
+type Body = (store: RunStore["Service"], sql: SqlClient.SqlClient) => Effect.Effect<void, unknown, RunStore>
+
+/** A store and the client under it. */
+const Sqlite = inFolder((folder) =>
   Layer.provideMerge(SqlRunStore.layer, NodeSqlite.layer({ filename: join(folder, "runs.db") }))
 )
+const OnPostgres = inSchema((url) => Layer.provideMerge(SqlRunStore.layer, Postgres.layer({ url })))
 
-const test = (
-  name: string,
-  body: (store: RunStore["Service"], sql: SqlClient.SqlClient) => Effect.Effect<void, unknown, RunStore>
-) =>
-  it.effect(name, () =>
-    Effect.gen(function* () {
-      yield* body(yield* RunStore, yield* SqlClient.SqlClient)
-    }).pipe(Effect.provide(Stored))
-  )
+const testOn =
+  <E>(layer: Layer.Layer<RunStore | SqlClient.SqlClient, E>) =>
+  (name: string, body: Body) =>
+    it.effect(name, () =>
+      Effect.gen(function* () {
+        yield* body(yield* RunStore, yield* SqlClient.SqlClient)
+      }).pipe(Effect.provide(layer))
+    )
 
-describe("a journal that is not whole", () => {
+const onSqlite = testOn(Sqlite)
+const onPostgres = testOn(OnPostgres)
+
+/** Describes the same on both databases. */
+const describeBoth = (name: string, body: (test: typeof onSqlite) => void) => {
+  describe(`${name} (SQLite)`, () => body(onSqlite))
+  describePostgres(`${name} (Postgres)`, () => body(onPostgres))
+}
+
+describeBoth("a journal that is not whole", (test) => {
   const bodyOf = (value: unknown) => JSON.stringify(value)
   const damaged = [
     {
@@ -121,7 +134,7 @@ describe("a journal that is not whole", () => {
 })
 
 describe("a database that cannot take more", () => {
-  test("a full disk takes nothing of the append that failed, and all of it later", (store, sql) =>
+  onSqlite("a full disk takes nothing of the append that failed, and all of it later", (store, sql) =>
     Effect.gen(function* () {
       yield* store.append(append("a", 0, 2))
       yield* store.send("a", { type: "cancel", reason: "before" })
@@ -145,9 +158,10 @@ describe("a database that cannot take more", () => {
       yield* store.append({ ...large, summary: summary("a", 4) })
       expect(yield* store.read("a", 2)).toEqual(large.events)
       expect(yield* store.send("a", command)).toBe(2)
-    }))
+    })
+  )
 
-  test("a database that has become read-only", (store, sql) =>
+  onSqlite("a database that has become read-only", (store, sql) =>
     Effect.gen(function* () {
       yield* store.append(append("a", 0))
       yield* sql`PRAGMA query_only = ON`
@@ -157,9 +171,10 @@ describe("a database that cannot take more", () => {
       expect(yield* store.read("a")).toEqual(eventsFrom("a", 0, 1))
       yield* sql`PRAGMA query_only = OFF`
       yield* store.append(append("a", 1))
-    }))
+    })
+  )
 
-  test("a table that is gone", (store, sql) =>
+  onSqlite("a table that is gone", (store, sql) =>
     Effect.gen(function* () {
       yield* store.append(append("a", 0))
       yield* sql`DROP TABLE checkrein_events`
@@ -169,11 +184,12 @@ describe("a database that cannot take more", () => {
         problem: expect.stringMatching(/checkrein_events/)
       })
       expect((yield* store.summary("a")).seq).toBe(1)
-    }))
+    })
+  )
 })
 
 describe("a commit that fails", () => {
-  test("leaves nothing behind, and no transaction open", (_, sql) =>
+  onSqlite("leaves nothing behind, and no transaction open", (_, sql) =>
     Effect.gen(function* () {
       let failing = true
       const broken = new SqlError.SqlError({
@@ -195,10 +211,11 @@ describe("a commit that fails", () => {
       expect(yield* store.list()).toEqual([])
       yield* store.append(append("a", 0))
       expect(yield* store.read("a")).toEqual(eventsFrom("a", 0, 1))
-    }).pipe(Effect.scoped))
+    }).pipe(Effect.scoped)
+  )
 })
 
-describe("a caller's transaction", () => {
+describeBoth("a caller's transaction", (test) => {
   test("is refused by whatever writes, and by nothing else", (store, sql) =>
     Effect.gen(function* () {
       yield* store.append(append("a", 0))
@@ -210,6 +227,8 @@ describe("a caller's transaction", () => {
             yield* Effect.flip(store.append(append("a", 1))),
             yield* Effect.flip(store.append(append("b", 0))),
             yield* Effect.flip(store.send("a", { type: "cancel", reason: "" })),
+            yield* Effect.flip(store.delete("a")),
+            yield* Effect.flip(Effect.scoped(store.lease("a"))),
             yield* Effect.flip(sql.withTransaction(store.append(append("a", 1))))
           ]
           expect(yield* store.read("a")).toEqual(eventsFrom("a", 0, 1))
@@ -222,16 +241,19 @@ describe("a caller's transaction", () => {
       expect(yield* sql`SELECT id FROM own`).toHaveLength(1)
       expect((yield* store.list()).map((run) => run.runId)).toEqual(["a"])
     }))
+})
 
-  test("that was begun by hand is refused too", (store, sql) =>
+describe("a transaction on the only connection", () => {
+  onSqlite("that was begun by hand is refused too", (store, sql) =>
     Effect.gen(function* () {
       yield* sql`BEGIN`
       expect(yield* Effect.flip(store.append(append("a", 0)))).toMatchObject({ kind: "inside_transaction" })
       yield* sql`ROLLBACK`
       yield* store.append(append("a", 0))
-    }))
+    })
+  )
 
-  test("of another fiber only makes the append wait", (store, sql) =>
+  onSqlite("of another fiber only makes the append wait", (store, sql) =>
     Effect.gen(function* () {
       yield* store.append(append("a", 0))
       const order: Array<string> = []
@@ -249,7 +271,8 @@ describe("a caller's transaction", () => {
       order.push("append")
       yield* Fiber.join(other)
       expect(order).toEqual(["transaction", "append"])
-    }))
+    })
+  )
 })
 
 describe("what an append has to survive", () => {
@@ -301,12 +324,13 @@ describe("what an append has to survive", () => {
     })
   )
 
-  test("a failed append puts the level back", (store, sql) =>
+  onSqlite("a failed append puts the level back", (store, sql) =>
     Effect.gen(function* () {
       yield* sql`PRAGMA query_only = ON`
       yield* Effect.flip(store.append(append("a", 0, 1, {}, "process")))
       expect(yield* sql`PRAGMA synchronous`).toEqual([{ synchronous: full }])
-    }))
+    })
+  )
 })
 
 describe("the tables", () => {
@@ -324,6 +348,22 @@ describe("the tables", () => {
         yield* store.append(append("a", 3))
       }).pipe(Effect.provide(NodeSqlite.runStore(filename)))
     })
+  )
+
+  it.effect("are not made in a database of another kind", () =>
+    Effect.gen(function* () {
+      const sql = yield* SqlClient.SqlClient
+      const onDialectOrElse = <A>({ orElse }: { readonly orElse: () => A }): A => orElse()
+      const failure = yield* SqlRunStore.make.pipe(
+        Effect.provideService(SqlClient.SqlClient, Object.assign(sql, { onDialectOrElse })),
+        Effect.asVoid,
+        Effect.flip
+      )
+      expect(failure).toMatchObject({
+        kind: "unavailable",
+        problem: expect.stringMatching(/SQLite or in Postgres/)
+      })
+    }).pipe(Effect.scoped, Effect.provide(NodeSqlite.layer({ filename: ":memory:" })))
   )
 
   it.effect("made by a newer build are refused", () =>
@@ -358,6 +398,6 @@ describe("the tables", () => {
           /^SEARCH checkrein_runs USING INDEX \w+ \([^;]*$/
         )
       }
-    }).pipe(Effect.provide(Stored))
+    }).pipe(Effect.provide(Sqlite))
   )
 })
