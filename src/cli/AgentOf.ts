@@ -57,6 +57,29 @@ export const ofRun = (
     return yield* new CommandFailed({ message })
   })
 
+/** The agent of one of several runs, and the module that it came from, if it came from one. */
+export interface FoundIn extends Found {
+  readonly module: string | undefined
+}
+
+/** Finds the agents of several runs: the module's for its own runs, and those that this command knows for theirs. */
+export const finder = (
+  module: Option.Option<string>
+): Effect.Effect<
+  (run: RunSummary) => Effect.Effect<FoundIn, CommandFailed, FileSystem.FileSystem | Path.Path>,
+  CommandFailed,
+  FileSystem.FileSystem | Path.Path
+> =>
+  Effect.gen(function* () {
+    const own = Option.isNone(module)
+      ? undefined
+      : { ...(yield* ofModule(module.value)), module: module.value }
+    return (run) =>
+      own?.agent.name === run.agent
+        ? Effect.succeed(own)
+        : Effect.map(ofRun(run, Option.none()), (found) => ({ ...found, module: undefined }))
+  })
+
 /**
  * What `--agent` has to say in a command that resumes a run: nothing for an agent that this command knows, else the
  * module that was named, or a place to name one.

@@ -22,7 +22,11 @@ export interface Telling {
   readonly where: Ending.Where
 }
 
-const tell = (run: RunState.RunState, { json, where }: Telling): Effect.Effect<void, Output.Quit> => {
+/** Tells how a run has ended, and ends the command so. */
+export const tell = (
+  run: RunState.RunState,
+  { json, where }: Pick<Telling, "json" | "where">
+): Effect.Effect<void, Output.Quit> => {
   if (run.status === "completed") return Output.result(json, Ending.toJson(run, where), Ending.answerOf(run))
   return Output.note(Ending.told(run, where)).pipe(
     Effect.andThen(json ? Output.print(JSON.stringify(Ending.toJson(run, where))) : Effect.void),
@@ -44,10 +48,12 @@ const tellStored = (telling: Telling) =>
     Effect.catchTag("Quit", () => Effect.void)
   )
 
-const tracing = (trace: Option.Option<string>): Layer.Layer<never, never, FileSystem.FileSystem> =>
-  Option.isSome(trace)
-    ? RunTrace.layerAll(RunTrace.layerConsole(), RunTrace.layerJsonl(trace.value))
-    : RunTrace.layerConsole()
+/** What is shown of what happens, and with `--trace` also written to a file. */
+export const tracing = (
+  trace: Option.Option<string>,
+  shown: Layer.Layer<never> = RunTrace.layerConsole()
+): Layer.Layer<never, never, FileSystem.FileSystem> =>
+  Option.isSome(trace) ? RunTrace.layerAll(shown, RunTrace.layerJsonl(trace.value)) : shown
 
 /** Runs it, and ends the command as the run has ended. */
 export const drive = <E, R>(

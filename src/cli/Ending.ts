@@ -59,6 +59,12 @@ const show = (where: Where, run: RunState): string => command(where, "show", [ru
 export const resume = (where: Where, ...args: ReadonlyArray<string>): string =>
   command(where, "resume", [where.root], ...args, ...agentFlag(where))
 
+/** The command that watches a run, wherever it is driven. */
+export const follow = (where: Where): string => command(where, "show", [where.root], "--follow")
+
+/** The command that stops a run, wherever it is driven. */
+export const cancel = (where: Where): string => command(where, "cancel", [where.root])
+
 const decide = (where: Where, { callId, runId }: { readonly callId: string; readonly runId: string }) => {
   const with_ = (verb: string) => command(where, verb, [runId, callId], "--resume", ...agentFlag(where))
   return [with_("approve"), with_("reject")]
@@ -68,6 +74,9 @@ const resolve = (where: Where, { callId, runId }: { readonly callId: string; rea
   command(where, "resolve", [runId, callId, "happened"]),
   command(where, "resolve", [runId, callId, "did-not-happen"])
 ]
+
+const answer = (where: Where, { runId }: { readonly runId: string }): string =>
+  command(where, "answer", [runId, "YOUR ANSWER"], "--resume", ...agentFlag(where))
 
 const more = ({ exhausted }: RunState): ReadonlyArray<string> =>
   exhausted === undefined ? [] : raised(exhausted).flag
@@ -99,8 +108,12 @@ export const next = (
       const open = RunExit.unknownOf(run).filter((call) => !settled.has(nameOf(call)))
       return open.length === 0 ? [resume(where)] : open.flatMap((call) => resolve(where, call))
     }
-    case "input":
-      return [resume(where, "--message", "YOUR ANSWER")]
+    case "input": {
+      const question = RunExit.questionOf(run)
+      return question === undefined || settled.has(nameOf(question))
+        ? [resume(where)]
+        : [answer(where, question)]
+    }
     case "provider_refused":
     case "tool_fatal":
     case "tool_permanent":

@@ -17,10 +17,12 @@ const unitsMs = [
   [/^(?:ms|millis|milliseconds?)$/, 1],
   [/^(?:s|sec|seconds?)$/, 1000],
   [/^(?:m|min|minutes?)$/, 60_000],
-  [/^(?:h|hours?)$/, 3_600_000]
+  [/^(?:h|hours?)$/, 3_600_000],
+  [/^(?:d|days?)$/, 86_400_000],
+  [/^(?:w|weeks?)$/, 604_800_000]
 ] as const
 
-/** A duration as people write it, in milliseconds: `90s`, `10m`, `1.5h`, `"10 minutes"`. */
+/** A duration as people write it, in milliseconds: `90s`, `10m`, `1.5h`, `30d`, `"10 minutes"`. */
 export const durationMs = (text: string): Option.Option<number> => {
   const [, amount, unit] = /^(\d+(?:\.\d+)?) ?([a-z]+)$/i.exec(text.trim()) ?? []
   const known = unitsMs.find(([names]) => unit !== undefined && names.test(unit.toLowerCase()))

@@ -75,6 +75,11 @@ export const result = (
 /** How this command is called, for commands that a person is told to run. */
 export const self = process.env.npm_lifecycle_event === "start" ? "npm start --" : "checkrein"
 
+/** Whether colours are welcome on stdout: it is a terminal, and `NO_COLOR` is not set. */
+export const stdoutColors: Effect.Effect<boolean> = Effect.sync(
+  () => process.stdout.isTTY === true && (process.env.NO_COLOR ?? "") === ""
+)
+
 /** A text on one line. */
 export const oneLine = (text: string): string => text.trim().replace(/\s*\n\s*/g, " ")
 
@@ -112,6 +117,12 @@ const tagOf = (error: unknown): string =>
   typeof error === "object" && error !== null && "_tag" in error && typeof error._tag === "string"
     ? error._tag
     : "Error"
+
+/** An error for a program: what it is, and its sentence. */
+export const errorOf = (error: unknown): { readonly tag: string; readonly message: string } => ({
+  tag: tagOf(error),
+  message: Password.hiddenIn(sentenceOf(error))
+})
 
 /** Says what went wrong: a sentence on stderr, and with `json` an `error` object on stdout. */
 export const failed = (json: boolean, tag: string, problem: string): Effect.Effect<void> => {

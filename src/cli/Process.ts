@@ -43,9 +43,22 @@ const onSignal = (reason: string, code: Output.ExitCode) => () => {
 process.on("SIGINT", onSignal("Ctrl-C", Output.exitCodes.interrupted))
 process.on("SIGTERM", onSignal("SIGTERM", Output.exitCodes.terminated))
 
+// Whoever reads the output has had enough of it: a command that has more to print is done.
+let enough = false
+process.stdout.on("error", () => {
+  enough = fiber.pollUnsafe() === undefined
+  fiber.interruptUnsafe(fiber.id)
+})
+
+const codeOf = (exit: Exit.Exit<Output.ExitCode>): Output.ExitCode => {
+  if (signalled !== undefined) return signalled.code
+  if (enough) return Output.exitCodes.ok
+  return Exit.isSuccess(exit) ? exit.value : Output.exitCodes.error
+}
+
 fiber.addObserver((exit) => {
   clearInterval(alive)
-  const code = signalled?.code ?? (Exit.isSuccess(exit) ? exit.value : Output.exitCodes.error)
+  const code = codeOf(exit)
   // An agent's module may have left something running; what was printed has to be out, though.
   process.stdout.write("", () => process.exit(code))
 })

@@ -25,6 +25,7 @@ export interface Input extends LimitFlags.Values {
   readonly json: boolean
   readonly trace: Option.Option<string>
   readonly repetition: Option.Option<"on" | "off">
+  readonly tag: ReadonlyArray<string>
 }
 
 // No vowels and nothing that looks like something else: ids are typed by people, and should spell no words.
@@ -79,7 +80,8 @@ export const run = (input: Input) =>
     }
     const running = Agent.run(agent, input.task, {
       runId: root,
-      limits: LimitFlags.toLimits(input)
+      limits: LimitFlags.toLimits(input),
+      ...(input.tag.length === 0 ? undefined : { tags: input.tag })
     })
     yield* Drive.drive(running, {
       json: input.json,

@@ -62,6 +62,11 @@ export const command = Command.make(
     model,
     ...LimitFlags.flags,
     repetition,
+    tag: Flag.String("tag").pipe(
+      Flag.withMetavar("TAG"),
+      Flag.withDescription("What to list and delete the run by; may be given several times"),
+      Flag.atLeast(0)
+    ),
     store: Store.flag,
     json: Output.json,
     trace

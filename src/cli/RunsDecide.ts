@@ -1,5 +1,5 @@
 /**
- * `checkrein runs approve | reject | resolve`: what a person says about a call.
+ * `checkrein runs approve | reject | answer | resolve`: what a person says about a call, or to a question.
  */
 import { userInfo } from "node:os"
 import * as Effect from "effect/Effect"
@@ -15,11 +15,15 @@ import * as Store from "./Store.ts"
 import * as StoredRun from "./StoredRun.ts"
 
 /** What these commands share. */
-export interface Input extends Resume.Driving {
+interface Said extends Resume.Driving {
   readonly id: string
-  readonly call: Option.Option<string>
   readonly by: Option.Option<string>
   readonly resume: boolean
+}
+
+/** What the commands about a call share. */
+export interface Input extends Said {
+  readonly call: Option.Option<string>
 }
 
 /** Who decides if nobody is named: the user of the operating system. */
@@ -57,16 +61,27 @@ const meant = (
   )
 }
 
+/** What was recorded, and about which call. */
+interface Recorded {
+  readonly runId: string
+  readonly callId: string
+  /** What was said, as a program reads it. */
+  readonly recorded: string
+  /** The same for people. */
+  readonly text: string
+}
+
 /** Says what was recorded, and how to resume, or resumes. */
-const afterwards = (input: Input, call: Call, recorded: string) =>
+const afterwards = (input: Said, { callId, recorded, runId, text }: Recorded) =>
   Effect.gen(function* () {
     const store = yield* RunStore
-    const root = yield* StoredRun.rootOf(call.runId)
-    const earlier = (yield* store.inbox(call.runId, 0)).filter(
-      ({ command }) => command.type !== "cancel" && command.callId === call.callId
+    const root = yield* StoredRun.rootOf(runId)
+    const { inbox } = yield* store.summary(runId)
+    const before = (yield* store.inbox(runId, inbox)).filter(
+      ({ command }) => command.type !== "cancel" && command.callId === callId
     )
-    if (earlier.length > 1)
-      yield* Output.note("Somebody has decided about this call before; the first decision counts.")
+    if (before.length > 1)
+      yield* Output.note("Somebody has spoken about this call at the same moment; who was first counts.")
     if (input.resume)
       return yield* Resume.resume({
         ...input,
@@ -76,20 +91,21 @@ const afterwards = (input: Input, call: Call, recorded: string) =>
       })
     const agent = yield* AgentOf.moduleFlag(root, input.agent)
     const next = Ending.resume({ store: input.store, agent, root: root.runId })
-    const object = {
-      runId: call.runId,
-      callId: call.callId,
-      recorded,
-      next: [next]
-    }
     yield* Output.result(
       input.json,
-      object,
-      `Recorded: ${recorded} ${Output.plain(call.tool)} (call ${Output.plain(call.callId)}). It counts when the run is resumed:\n  ${next}`
+      { runId, callId, recorded, next: [next] },
+      `Recorded: ${Output.plain(text)}. It counts when the run is resumed:\n  ${next}`
     )
   })
 
-const byWhom = (input: Input) => (Option.isSome(input.by) ? Effect.succeed(input.by.value) : osUser)
+const about = ({ callId, runId, tool }: Call, recorded: string): Recorded => ({
+  runId,
+  callId,
+  recorded,
+  text: `${recorded} ${tool} (call ${callId})`
+})
+
+const byWhom = ({ by }: Said) => (Option.isSome(by) ? Effect.succeed(by.value) : osUser)
 
 const readArgs = Schema.decodeUnknownEffect(Schema.fromJsonString(Schema.Json))
 
@@ -109,7 +125,8 @@ export const approve = (input: Input & { readonly args: Option.Option<string> })
     const summary = yield* store.summary(input.id)
     const call = yield* meant(summary, summary.approvals, input.call, "a decision")
     yield* Agent.decide(call, Agent.approve(args === undefined ? {} : { args }), { by: yield* byWhom(input) })
-    yield* afterwards(input, call, args === undefined ? "approved" : "approved with other arguments")
+    const recorded = args === undefined ? "approved" : "approved with other arguments"
+    yield* afterwards(input, about(call, recorded))
   }).pipe(Effect.provide(Store.existing(input.store)))
 
 /** Rejects a call; the model is told the reason. */
@@ -119,7 +136,21 @@ export const reject = (input: Input & { readonly reason: Option.Option<string> }
     const summary = yield* store.summary(input.id)
     const call = yield* meant(summary, summary.approvals, input.call, "a decision")
     yield* Agent.decide(call, Agent.reject(Option.getOrUndefined(input.reason)), { by: yield* byWhom(input) })
-    yield* afterwards(input, call, "rejected")
+    yield* afterwards(input, about(call, "rejected"))
+  }).pipe(Effect.provide(Store.existing(input.store)))
+
+/** Answers the question of a run, or of one that it has started. */
+export const answer = (input: Said & { readonly text: string }) =>
+  Effect.gen(function* () {
+    if (input.text.trim() === "") return yield* new Output.UsageError({ message: "the answer is empty" })
+    const store = yield* RunStore
+    const { question } = yield* store.summary(input.id)
+    if (question === undefined)
+      return yield* new Output.CommandFailed({ message: `run ${input.id} has not asked anything` })
+    const { callId, runId, text } = question
+    yield* Agent.answer(runId, input.text, { by: yield* byWhom(input) })
+    const said = `the answer to ${JSON.stringify(text)}`
+    yield* afterwards(input, { runId, callId, recorded: "answered", text: said })
   }).pipe(Effect.provide(Store.existing(input.store)))
 
 /** Says what became of a call of unknown outcome. */
@@ -133,10 +164,9 @@ export const resolve = (
   Effect.gen(function* () {
     const store = yield* RunStore
     const summary = yield* store.summary(input.id)
-    const named = { ...input, call: Option.some(input.call) }
-    const call = yield* meant(summary, summary.unknown, named.call, "a resolution")
+    const call = yield* meant(summary, summary.unknown, Option.some(input.call), "a resolution")
     const resolution =
       input.outcome === "happened" ? Agent.happened(Option.getOrUndefined(input.result)) : Agent.didNotHappen
-    yield* Agent.resolve(call, resolution, { by: yield* byWhom(named) })
-    yield* afterwards(named, call, input.outcome.replaceAll("-", " "))
+    yield* Agent.resolve(call, resolution, { by: yield* byWhom(input) })
+    yield* afterwards(input, about(call, input.outcome.replaceAll("-", " ")))
   }).pipe(Effect.provide(Store.existing(input.store)))

@@ -10,12 +10,19 @@ import type { RunStatus } from "../run/RunEvent.ts"
 import { RunStore, type RunSummary } from "../store/RunStore.ts"
 import { words } from "./Ending.ts"
 import * as Output from "./Output.ts"
+import * as ShellWords from "./ShellWords.ts"
 import * as Store from "./Store.ts"
 
 /** What `checkrein runs list` was given. */
 export interface Input {
   readonly status: Option.Option<RunStatus>
   readonly of: Option.Option<string>
+  readonly tag: Option.Option<string>
+  /** Ages in milliseconds. */
+  readonly olderThan: Option.Option<number>
+  readonly newerThan: Option.Option<number>
+  /** The last run of the page before. */
+  readonly after: Option.Option<string>
   readonly limit: number
   readonly store: string
   readonly json: boolean
@@ -41,6 +48,8 @@ export const table = (rows: ReadonlyArray<ReadonlyArray<string>>): string => {
   return clean.map((row) => row.map(padded).join("  ").trimEnd()).join("\n")
 }
 
+const head = ["RUN", "STATUS", "REASON", "AGENT", "TURNS", "COST", "AGE"]
+
 const row = (run: RunSummary, now: number): ReadonlyArray<string> => [
   run.runId,
   words(run.status),
@@ -51,18 +60,35 @@ const row = (run: RunSummary, now: number): ReadonlyArray<string> => [
   age(now - Date.parse(run.updatedAt))
 ]
 
+/** The runs as a table. Tags have a column where there are any. */
+const screen = (runs: ReadonlyArray<RunSummary>, now: number): string => {
+  const isTagged = runs.some(({ tags = [] }) => tags.length > 0)
+  return table([
+    isTagged ? [...head, "TAGS"] : head,
+    ...runs.map((run) => (isTagged ? [...row(run, now), (run.tags ?? []).join(", ")] : row(run, now)))
+  ])
+}
+
 /** Lists runs, newest first. */
-export const list = ({ json, limit, of, status, store: where }: Input) =>
+export const list = ({ json, limit, store: where, ...wanted }: Input) =>
   Effect.gen(function* () {
     const store = yield* RunStore
+    const now = yield* Clock.currentTimeMillis
+    const ago = (ms: number) => new Date(now - ms).toISOString()
     const runs = yield* store.list({
-      status: Option.getOrUndefined(status),
-      agent: Option.getOrUndefined(of),
+      status: Option.getOrUndefined(wanted.status),
+      agent: Option.getOrUndefined(wanted.of),
+      tag: Option.getOrUndefined(wanted.tag),
+      since: Option.getOrUndefined(Option.map(wanted.newerThan, ago)),
+      until: Option.getOrUndefined(Option.map(wanted.olderThan, ago)),
+      before: Option.isSome(wanted.after) ? yield* store.summary(wanted.after.value) : undefined,
       limit
     })
-    const now = yield* Clock.currentTimeMillis
-    const head = ["RUN", "STATUS", "REASON", "AGENT", "TURNS", "COST", "AGE"]
-    yield* Output.result(json, { runs }, table([head, ...runs.map((run) => row(run, now))]))
-    if (runs.length === 0) yield* Output.note("No runs.")
-    if (runs.length === limit) yield* Output.note(`At most ${limit} runs are shown; --limit shows more.`)
+    yield* Output.result(json, { runs }, screen(runs, now))
+    const last = runs.at(-1)
+    if (last === undefined) yield* Output.note("No runs.")
+    else if (runs.length === limit)
+      yield* Output.note(
+        `At most ${limit} runs are shown: --limit shows more, and --after ${ShellWords.quoted(last.runId)} the next ones.`
+      )
   }).pipe(Effect.provide(Store.existing(where)))

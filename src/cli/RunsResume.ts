@@ -1,15 +1,14 @@
 /**
- * `checkrein runs resume | cancel`: takes a stored run up again, or stops one that another process drives.
+ * `checkrein runs resume`: takes a stored run up again.
  */
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import * as Schedule from "effect/Schedule"
 import * as Stream from "effect/Stream"
 import * as Agent from "../Agent.ts"
-import { type RunBusy, RunStore, type RunStoreError } from "../store/RunStore.ts"
+import { RunBusy, RunStore, type RunSummary } from "../store/RunStore.ts"
 import * as AgentOf from "./AgentOf.ts"
 import * as Drive from "./Drive.ts"
-import * as Ending from "./Ending.ts"
+import type * as Ending from "./Ending.ts"
 import * as LimitFlags from "./LimitFlags.ts"
 import * as Models from "./Models.ts"
 import * as Output from "./Output.ts"
@@ -34,23 +33,23 @@ export interface Input extends Driving {
 }
 
 /**
- * Waits until nobody drives a run. A process that has died keeps its right to drive a run for a quarter of a minute: so
- * long nobody can tell it from one that lives.
+ * Waits for the right of a process that has died to end: so long nobody can tell it from one that lives. One that goes on
+ * with the run meanwhile does live, and so does one that still has the right after that time.
  */
-const untilFree = (runId: string) =>
-  Effect.gen(function* () {
-    const store = yield* RunStore
-    const lease = Effect.scoped(store.lease(runId))
-    const isBusy = (error: RunBusy | RunStoreError) => error._tag === "RunBusy"
-    const wait = Output.note(
-      "The run is driven by another process, or that process has died: waiting, 20 s at most."
-    ).pipe(
-      Effect.andThen(
-        Effect.retry(lease, { while: isBusy, times: 40, schedule: Schedule.spaced("500 millis") })
-      )
-    )
-    yield* Effect.catchTag(lease, "RunBusy", () => wait)
-  })
+const untilFree = Effect.fnUntraced(function* ({ runId, seq }: RunSummary, where: Ending.Where) {
+  if (yield* StoredRun.isFree(runId)) return
+  const store = yield* RunStore
+  const most = yield* StoredRun.deadFor
+  yield* Output.note(
+    `The run is driven by another process, or that process has died: waiting, ${most} s at most.`
+  )
+  const moves = Stream.runHead(Stream.filter(store.watch(runId, seq), ({ type }) => type !== "run_stopped"))
+  const free = yield* Effect.raceFirst(
+    Effect.as(StoredRun.untilFree(runId), true),
+    Effect.as(moves, false)
+  ).pipe(Effect.timeoutOrElse({ duration: `${most} seconds`, orElse: () => Effect.succeed(false) }))
+  if (!free) return yield* StoredRun.driven(where)
+})
 
 /** Resumes a run in a store that is open already. */
 export const resume = (input: Input) =>
@@ -68,7 +67,7 @@ export const resume = (input: Input) =>
       agent: Option.getOrUndefined(input.agent),
       root: input.id
     }
-    if (summary.status === "running") yield* untilFree(input.id)
+    if (summary.status === "running") yield* untilFree(summary, where)
     if (summary.status === "failed" && !input.force)
       yield* Output.note("The run has failed, and is only taken up again with --force.")
     const limits = LimitFlags.toLimits(input)
@@ -82,45 +81,11 @@ export const resume = (input: Input) =>
       json: input.json,
       trace: input.trace,
       where
-    }).pipe(Effect.provide(Models.layer(input.model, standIn)))
+    }).pipe(
+      Effect.provide(Models.layer(input.model, standIn)),
+      Effect.mapError((error) => (error instanceof RunBusy ? StoredRun.driven(where) : error))
+    )
   }).pipe(Effect.mapError(limitHint(input)))
 
 /** Resumes a run. */
 export const resumeStored = (input: Input) => resume(input).pipe(Effect.provide(Store.existing(input.store)))
-
-/** What `checkrein runs cancel` was given. */
-export interface CancelInput {
-  readonly id: string
-  readonly reason: string
-  readonly store: string
-  readonly json: boolean
-}
-
-const patience = "10 seconds"
-
-/** Asks whoever drives a run to stop it, and waits for the answer. A run that nobody drives has stopped already. */
-export const cancel = ({ id, json, reason, store: where }: CancelInput) =>
-  Effect.gen(function* () {
-    const store = yield* RunStore
-    const { seq, ...before } = yield* store.summary(id)
-    if (before.status !== "running") {
-      const { status } = before
-      const text = `Nobody drives run ${Output.plain(id)}: it is ${Output.plain(Ending.standing(before))}`
-      return yield* Output.result(json, { runId: id, cancelled: false, status }, text)
-    }
-    yield* store.send(id, { type: "cancel", reason })
-    const stopped = yield* store.watch(id, seq).pipe(
-      Stream.filter((event) => event.type === "run_stopped"),
-      Stream.runHead,
-      Effect.timeoutOption(patience),
-      Effect.map(Option.flatten)
-    )
-    if (Option.isNone(stopped)) {
-      const message = `run ${id} was asked to stop and has not answered for ${patience}: its process may be gone, and then the run is taken up with \`runs resume\``
-      return yield* new Output.CommandFailed({ message })
-    }
-    const { status } = stopped.value
-    const cancelled = stopped.value.reason === "cancelled"
-    const text = `Run ${Output.plain(id)} has stopped: ${Output.plain(Ending.standing(stopped.value))}`
-    yield* Output.result(json, { runId: id, cancelled, status }, text)
-  }).pipe(Effect.provide(Store.existing(where)))

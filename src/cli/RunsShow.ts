@@ -26,6 +26,7 @@ export interface Input {
   readonly events: boolean
   readonly full: boolean
   readonly handoff: boolean
+  readonly follow: boolean
   readonly agent: Option.Option<string>
   readonly store: string
   readonly json: boolean
@@ -105,7 +106,12 @@ interface Said {
 /** The first word about each call, which is the one that counts; a child's calls have their word in the child's inbox. */
 const saidAbout = Effect.fnUntraced(function* (state: RunState.RunState) {
   const store = yield* RunStore
-  const calls = [...RunExit.approvalsOf(state), ...RunExit.unknownOf(state)]
+  const question = RunExit.questionOf(state)
+  const calls = [
+    ...RunExit.approvalsOf(state),
+    ...RunExit.unknownOf(state),
+    ...(question === undefined ? [] : [question])
+  ]
   const said = new Map<string, Said>()
   for (const runId of new Set([state.runId, ...calls.map((call) => call.runId)])) {
     for (const { command } of yield* store.inbox(runId, runId === state.runId ? state.inbox : 0)) {
@@ -174,8 +180,20 @@ const found = (handoff: Handoff | undefined): ReadonlyArray<string> =>
         )
       )
 
-/** Shows a run. */
+/** Shows a run as it stands, or what happens to it. */
 export const show = (input: Input) =>
+  Effect.gen(function* () {
+    if (!input.follow) return yield* standing(input)
+    if (input.events || input.full || input.handoff)
+      return yield* new Output.UsageError({
+        message:
+          "--follow shows what happens, and --events, --full and --handoff how the run stands: use one of them"
+      })
+    const { follow } = yield* Effect.promise(() => import("./RunsFollow.ts"))
+    yield* follow(input)
+  })
+
+const standing = (input: Input) =>
   Effect.gen(function* () {
     const { events, state } = yield* load(input.id)
     const root = yield* StoredRun.rootOf(input.id)
@@ -207,6 +225,7 @@ export const show = (input: Input) =>
       `${Output.plain(state.runId)} is ${Output.plain(Ending.standing(state))}${alive}`,
       `  agent       ${Output.plain(state.agent)}`,
       `  started     ${state.startedAt} (${ago(state.startedAt)}), last event ${ago(state.updatedAt)}`,
+      ...(state.tags === undefined ? [] : [`  tags        ${Output.plain(state.tags.join(", "))}`]),
       ...(state.parent === undefined
         ? []
         : [`  child of    ${Output.plain(state.parent.runId)}, call ${Output.plain(state.parent.callId)}`]),

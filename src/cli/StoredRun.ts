@@ -1,8 +1,12 @@
 /**
- * A stored run as the commands about runs look at it.
+ * A stored run as the commands about runs look at it: what it belongs to, and whether a process drives it.
  */
+import * as Data from "effect/Data"
+import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
-import { RunStore } from "../store/RunStore.ts"
+import * as Schedule from "effect/Schedule"
+import { LeaseTime, RunStore, type RunStoreError } from "../store/RunStore.ts"
+import * as Ending from "./Ending.ts"
 
 /** The run at the top of a tree of runs: what is resumed when something below it was decided. */
 export const rootOf = Effect.fnUntraced(function* (runId: string) {
@@ -11,3 +15,36 @@ export const rootOf = Effect.fnUntraced(function* (runId: string) {
   while (summary.parent !== undefined) summary = yield* store.summary(summary.parent.runId)
   return summary
 })
+
+/** Another process drives the run. Its tag is that of the failure it stands for. */
+export class Driven extends Data.TaggedError("RunBusy")<{
+  readonly message: string
+}> {}
+
+/** That another process drives a run, and what can be done about it. */
+export const driven = (where: Ending.Where): Driven =>
+  new Driven({
+    message: `run ${where.root} is driven by another process: watch it with \`${Ending.follow(where)}\`, stop it with \`${Ending.cancel(where)}\`, or wait until it has stopped`
+  })
+
+/** Whether nobody drives a run at this moment. */
+export const isFree = (runId: string): Effect.Effect<boolean, RunStoreError, RunStore> =>
+  Effect.flatMap(RunStore, (store) =>
+    Effect.scoped(store.lease(runId)).pipe(
+      Effect.as(true),
+      Effect.catchTag("RunBusy", () => Effect.succeed(false))
+    )
+  )
+
+/** How long, in seconds, a process that has died may keep others from its run, and a little more. */
+export const deadFor: Effect.Effect<number> = Effect.map(
+  LeaseTime,
+  (time) => Math.ceil(Duration.toSeconds(Duration.fromInputUnsafe(time))) + 2
+)
+
+/** Waits until nobody drives a run. */
+export const untilFree = (runId: string): Effect.Effect<void, RunStoreError, RunStore> =>
+  isFree(runId).pipe(
+    Effect.repeat({ until: (free) => free, schedule: Schedule.spaced("500 millis") }),
+    Effect.asVoid
+  )

@@ -61,8 +61,6 @@ const stops: ReadonlyArray<Stop> = [
   }
 ]
 
-const colours = Effect.sync(() => process.stdout.isTTY === true && (process.env.NO_COLOR ?? "") === "")
-
 /** Live lines on stdout, for here they are the answer. */
 const watching = (colors: boolean) =>
   Effect.map(Console.Console, (console): RunTrace.Sink => {
@@ -75,7 +73,7 @@ const watching = (colors: boolean) =>
   })
 
 const shown = Effect.fnUntraced(function* ({ options, scenario, title, why }: Stop, store: string) {
-  const colors = yield* colours
+  const colors = yield* Output.stdoutColors
   yield* Output.print(`\n${colors ? `\u001b[1m${title}\u001b[0m` : title}\n   ${why}`)
   const { runId } = yield* Demo.run(scenario, options).pipe(
     Effect.provideServiceEffect(RunTrace.RunTrace, watching(colors))

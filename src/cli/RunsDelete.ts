@@ -1,0 +1,78 @@
+/**
+ * `checkrein runs delete`: deletes a run, or all that nothing has happened to for long, with everything that is stored
+ * of them.
+ */
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import type { RunStatus } from "../run/RunEvent.ts"
+import { deleteOlderThan, RunStore } from "../store/RunStore.ts"
+import * as Ending from "./Ending.ts"
+import * as Output from "./Output.ts"
+import * as Store from "./Store.ts"
+import * as StoredRun from "./StoredRun.ts"
+
+/** What `checkrein runs delete` was given. */
+export interface Input {
+  readonly id: Option.Option<string>
+  readonly olderThan: Option.Option<number>
+  readonly status: Option.Option<RunStatus>
+  readonly of: Option.Option<string>
+  readonly tag: Option.Option<string>
+  readonly store: string
+  readonly json: boolean
+}
+
+const deleteOne = Effect.fnUntraced(function* (id: string, { store: where }: Input) {
+  const store = yield* RunStore
+  const { runId: root } = yield* StoredRun.rootOf(id)
+  if (root !== id) {
+    const message = `run ${id} was started by another run and is deleted with it: delete ${root}`
+    return yield* new Output.CommandFailed({ message })
+  }
+  const stop = Ending.cancel({ store: where, agent: undefined, root })
+  yield* Effect.catchTag(
+    store.delete(id),
+    "RunBusy",
+    () =>
+      new StoredRun.Driven({
+        message: `run ${id} is driven by another process: stop it with \`${stop}\` before it is deleted`
+      })
+  )
+  return [id]
+})
+
+const deleteOld = (ms: number, { of, status, tag }: Input) =>
+  deleteOlderThan(Duration.millis(ms), {
+    status: Option.getOrUndefined(status),
+    agent: Option.getOrUndefined(of),
+    tag: Option.getOrUndefined(tag)
+  })
+
+/** What is to be deleted, if that is clear: one run, or those that are old. */
+const chosen = (input: Input) => {
+  const { id, of, olderThan, status, tag } = input
+  const usage = (message: string) => Effect.fail(new Output.UsageError({ message }))
+  if (Option.isSome(id)) {
+    const isFiltered = [olderThan, of, status, tag].some((flag) => Option.isSome<unknown>(flag))
+    return isFiltered
+      ? usage("an ID deletes that run, and the flags choose among old ones: use one of them")
+      : Effect.succeed(deleteOne(id.value, input))
+  }
+  return Option.isSome(olderThan)
+    ? Effect.succeed(deleteOld(olderThan.value, input))
+    : usage("which runs? Name the ID of one, or with --older-than the age of many")
+}
+
+/** Deletes a run, or those that are old. */
+export const remove = (input: Input) =>
+  Effect.gen(function* () {
+    const deleting = yield* chosen(input)
+    const deleted = yield* Effect.provide(deleting, Store.existing(input.store))
+    const [only] = deleted
+    const text =
+      deleted.length === 1 && only !== undefined
+        ? `Deleted run ${Output.plain(only)}.`
+        : `Deleted ${deleted.length} runs.`
+    yield* Output.result(input.json, { deleted }, text)
+  })

@@ -1,0 +1,73 @@
+/**
+ * `checkrein runs show --follow`: what is stored of a run, as it comes, up to its next stop. It only watches: the run may
+ * be driven anywhere, and goes on when the watching ends.
+ */
+import * as Effect from "effect/Effect"
+import type * as Option from "effect/Option"
+import * as Stream from "effect/Stream"
+import { pretty } from "../observe/Pretty.ts"
+import type { RunEvent } from "../run/RunEvent.ts"
+import { load, RunStore } from "../store/RunStore.ts"
+import * as AgentOf from "./AgentOf.ts"
+import * as Drive from "./Drive.ts"
+import * as Ending from "./Ending.ts"
+import * as Output from "./Output.ts"
+import * as Store from "./Store.ts"
+import * as StoredRun from "./StoredRun.ts"
+
+/** What `checkrein runs show --follow` was given. */
+export interface Input {
+  readonly id: string
+  readonly agent: Option.Option<string>
+  readonly store: string
+  readonly json: boolean
+}
+
+/** How an event is printed: a line for people, if it is worth one, or the event as it is stored. */
+const printer = Effect.fnUntraced(function* (json: boolean) {
+  const colors = yield* Output.stdoutColors
+  return (event: RunEvent) => {
+    const text = json ? JSON.stringify(event) : pretty(event, { colors })
+    return text === undefined ? Effect.void : Output.print(text)
+  }
+})
+
+/** Says so when nobody drives the run that is watched, for then nothing will come. */
+const watchDriver = Effect.fnUntraced(function* (where: Ending.Where) {
+  const between = `${yield* StoredRun.deadFor} seconds` as const
+  let wasFree = false
+  while (true) {
+    const isFree = yield* StoredRun.isFree(where.root)
+    if (isFree && !wasFree)
+      yield* Output.note(
+        `Nobody drives run ${Output.plain(where.root)}: its process has died, or it waits for one. To have it go on: ${Ending.resume(where)}`
+      )
+    wasFree = isFree
+    yield* Effect.sleep(between)
+  }
+})
+
+/** Follows a run up to its next stop, and ends as it has stopped; one that has stopped already is told at once. */
+export const follow = ({ agent, id, json, store: storeName }: Input) =>
+  Effect.gen(function* () {
+    const store = yield* RunStore
+    const { seq, status } = yield* store.summary(id)
+    const isLive = status === "running"
+    const root = yield* StoredRun.rootOf(id)
+    const where: Ending.Where = {
+      store: storeName,
+      agent: yield* AgentOf.moduleFlag(root, agent),
+      root: root.runId
+    }
+    // A stop that was followed by something else is part of the story.
+    const isEnd = (event: RunEvent) => event.type === "run_stopped" && event.seq >= (isLive ? seq : seq - 1)
+    const shown = store.watch(id).pipe(Stream.takeUntil(isEnd), Stream.runForEach(yield* printer(json)))
+    yield* Effect.raceFirst(shown, isLive ? watchDriver(where) : Effect.never).pipe(
+      Effect.onInterrupt(() => Output.note("Not watched any more; the run goes on as it did."))
+    )
+    const { state } = yield* load(id)
+    if (!json) return yield* Drive.tell(state, { json, where })
+    if (state.status === "completed") return
+    yield* Output.note(Ending.told(state, where))
+    yield* Output.quit(Output.exitCodes.stopped)
+  }).pipe(Effect.provide(Store.existing(storeName)))
