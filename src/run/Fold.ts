@@ -296,6 +296,7 @@ export const apply = (draft: Draft, event: RunEvent): void => {
         replace(draft, event.callId, (pending) => ({
           ...pending,
           status: "unknown",
+          ...(event.detail === undefined ? undefined : { problem: event.detail }),
           ...(event.evidence === undefined ? undefined : { evidence: event.evidence })
         }))
         return

@@ -80,8 +80,8 @@ export const PlannedCall = Schema.Struct({
 export type PlannedCall = typeof PlannedCall.Type
 
 /**
- * A call that waits for a person's decision. It names its own run, which may be a child's. `problem` says why an earlier
- * decision could not be used.
+ * A call that waits for a person. It names its own run, which may be a child's. `problem` says why an earlier decision
+ * could not be used, or how a call of unknown outcome was cut off, and whether it may still be running.
  */
 export const ApprovalRequest = Schema.Struct({
   runId: Schema.String,
