@@ -63,6 +63,11 @@ export interface Options<RO, LE, RI, SE> extends Subject.Options<RO, LE, RI> {
   /** The seams at which they are stopped. Default: all. */
   readonly only?: ((seam: Seam.Seam) => boolean) | undefined
   /**
+   * At which seam of its own, counted from 1, the driver that takes a run up is stopped as well, in the same way: a fault
+   * in the midst of the recovery. Default: never.
+   */
+  readonly relapse?: number | undefined
+  /**
    * `test` (default) runs on a clock of its own, which moves when the run has nothing else to do. `live` is for tools and
    * stores that really wait: a server, a database.
    */
@@ -100,7 +105,8 @@ export const check = <RO, LE, RI, SE = never>(
       }
       return yield* subject.observe(run)
     }).pipe(Effect.provide(store, { local: true }))
-  return Report.make(observe, { ways, only, concurrency: 1 })
+  const relapse = options.relapse === undefined ? {} : { relapse: options.relapse }
+  return Report.make(observe, { ways, only, concurrency: 1, ...relapse })
 }
 
 /**

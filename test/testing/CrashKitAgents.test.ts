@@ -247,6 +247,27 @@ describe("a sub-agent", () => {
   )
 })
 
+describe("a driver that takes a run up", () => {
+  const lines = [
+    Scripted.turn(call("read"), call("ask_first")),
+    call("put"),
+    Scripted.turn(call("write"), call("look_up")),
+    done
+  ]
+
+  for (const relapse of [1, 2, 3, 5, 8]) {
+    it.effect(`may be stopped at its seam ${relapse} as well`, () =>
+      Effect.gen(function* () {
+        const { visits } = yield* kept(lines, { relapse })
+        const twice = visits.filter(
+          ({ stops }) => stops.filter((stop) => stop !== "ApprovalRequired").length > 1
+        )
+        expect(twice.length).toBeGreaterThan(visits.length / 2)
+      })
+    )
+  }
+})
+
 describe("a store", () => {
   it.effect("in SQLite keeps what one in memory keeps", () =>
     Effect.gen(function* () {

@@ -190,15 +190,15 @@ export const drive = Effect.fnUntraced(function* (script: Script, options: Optio
       if (ending.tag !== "RunBusy") stops.push(ending.tag)
       resumption = next
     }
-    const before = saboteur.struck()
+    const before = saboteur.strikes().length
     exit = yield* driveOnce(script, options, resumption)
     if (exit === undefined) {
       const ending = neverEnded("it has waited for days for something that does not come")
       return { ending, stops }
     }
-    const struck = saboteur.struck() !== before
-    broken = struck && saboteur.struck()?.fault.way === "defect"
-    if (!struck || Exit.isSuccess(exit) || isRunExit(errorOf(exit))) continue
+    const strike = saboteur.strikes()[before]
+    broken = strike?.fault.way === "defect"
+    if (strike === undefined || Exit.isSuccess(exit) || isRunExit(errorOf(exit))) continue
     // Its driver is gone, and has said nothing that counts.
     stops.push(endingOf(exit).tag)
     exit = yield* standing(options)

@@ -69,7 +69,11 @@ export const check = Effect.fnUntraced(function* (module: URL, options: Options)
         yield* Victim.kill(orders, flags)
         const { observation, seams } = yield* subject.observe(run)
         const stops = ["killed", ...observation.stops]
-        return { observation: { ...observation, stops }, seams, strike: { fault, runId, callId: undefined } }
+        return {
+          observation: { ...observation, stops },
+          seams,
+          strikes: [{ fault, runId, callId: undefined }]
+        }
       }).pipe(Effect.provide(Module.storeAt(where), { local: true }), Effect.mapError(failedBy(href)))
     })
   return yield* Report.make(observe, { ways: ["kill"], only, concurrency })

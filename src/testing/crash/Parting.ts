@@ -118,11 +118,13 @@ const within = (runId: string, ancestor: string): boolean =>
 export const compare = (
   undisturbed: Observation.Observation,
   disturbed: Observation.Observation,
-  strike: Strike | undefined
+  strikes: ReadonlyArray<Strike>
 ): Parting => {
   const parted = new Map<string, string>()
-  const broken = strike?.fault.way === "defect" ? strike : undefined
-  const brokenCall = broken?.callId === undefined ? undefined : `${broken.runId}/${broken.callId}`
+  const broken = strikes.filter(({ fault }) => fault.way === "defect")
+  const brokenCalls = broken.flatMap(({ callId, runId }) =>
+    callId === undefined ? [] : [`${runId}/${callId}`]
+  )
   const wastedMore = wastedIn(disturbed) > wastedIn(undisturbed)
 
   const excuse = (path: string, { numbers, runId, stored }: Placed, is: Message | undefined) => {
@@ -131,13 +133,13 @@ export const compare = (
       const call = `${is.tool} (${callId})`
       const child = `${runId}/${callId}`
       if (wasUnknown(stored.events, callId)) return `the outcome of ${call} was unknown`
-      if (brokenCall === child) return `${call} was broken`
-      if (parted.has(`${path}/${is.callId}`) || (broken !== undefined && within(broken.runId, child)))
+      if (brokenCalls.includes(child)) return `${call} was broken`
+      if (parted.has(`${path}/${is.callId}`) || broken.some(({ runId }) => within(runId, child)))
         return `the run of ${call} went another way`
     }
-    if (path !== "" && broken?.runId === runId)
+    if (path !== "" && broken.some((strike) => strike.runId === runId))
       return "it was broken, and a child run is not taken up by force"
-    if (brokenCall !== undefined && within(runId, brokenCall)) return "the call that it serves was broken"
+    if (brokenCalls.some((call) => within(runId, call))) return "the call that it serves was broken"
     return wastedMore && cameToLimit(stored.events) ? "its limit came earlier" : undefined
   }
 

@@ -181,9 +181,10 @@ function* endings(
 export const judge = (
   undisturbed: Observation.Observation,
   disturbed: Observation.Observation,
-  strike: Strike | undefined
+  strikes: ReadonlyArray<Strike>
 ): Verdict => {
-  const { differences, parted } = Parting.compare(undisturbed, disturbed, strike)
+  const { differences, parted } = Parting.compare(undisturbed, disturbed, strikes)
+  const [first] = strikes
   const alike = parted.size === 0
   const found: Array<Find> = differences.map(({ at, is, runId, was }) => ({
     promise: "transcript",
@@ -199,6 +200,6 @@ export const judge = (
   )
   return {
     parted: [...parted.values()],
-    broken: found.map((each) => (strike === undefined ? each : { ...each, fault: strike.fault }))
+    broken: found.map((each) => (first === undefined ? each : { ...each, fault: first.fault }))
   }
 }

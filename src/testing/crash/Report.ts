@@ -24,9 +24,7 @@ export interface Account {
 }
 
 /** What came of a run that was stopped at a seam. */
-export interface Visit extends Account {
-  readonly seam: Seam.Seam
-  readonly way: Seam.Way
+export interface Visit extends Account, Seam.Fault {
   /** Why it was free to go another way than the undisturbed run; empty if it had to do the same. */
   readonly parted: ReadonlyArray<string>
   readonly broken: ReadonlyArray<Promises.Broken>
@@ -50,7 +48,7 @@ const accountOf = ({ observation }: Observed): Account => {
 }
 
 /** Which seams are visited, in which ways, and how many at a time. */
-export interface Plan {
+export interface Plan extends Pick<Seam.Fault, "relapse"> {
   readonly ways: ReadonlyArray<Seam.Way>
   readonly only: (seam: Seam.Seam) => boolean
   readonly concurrency: number
@@ -79,26 +77,29 @@ export const make = Effect.fnUntraced(function* <E, R>(observe: Observe<E, R>, p
   const { seams } = first
 
   const second = yield* observe(undefined, telling)
-  const { broken } = Promises.judge(first.observation, second.observation, undefined)
+  const { broken } = Promises.judge(first.observation, second.observation, [])
   if (broken.length > 0) {
     const report: Report = { undisturbed, seams, visits: [], broken: broken.map(asRepeated) }
     return report
   }
 
-  const faults = seams.filter(plan.only).flatMap((seam) => plan.ways.map((way) => ({ seam, way })))
+  const relapse = plan.relapse === undefined ? {} : { relapse: plan.relapse }
+  const faults = seams
+    .filter(plan.only)
+    .flatMap((seam) => plan.ways.map((way): Seam.Fault => ({ seam, way, ...relapse })))
   const visits = yield* Effect.forEach(
     faults,
     (fault) =>
       Effect.map(observe(fault, telling), (observed): Visit => {
-        const { observation, strike } = observed
-        const { broken, parted } = Promises.judge(first.observation, observation, strike)
+        const { observation, strikes } = observed
+        const { broken, parted } = Promises.judge(first.observation, observation, strikes)
         const problem = `it did not come to the seam ${Seam.name(fault.seam)}`
         const missed: Promises.Broken = { promise: "repeatable", fault, runId: observation.runId, problem }
         return {
           ...fault,
           ...accountOf(observed),
           parted,
-          broken: strike === undefined ? [missed, ...broken] : broken
+          broken: strikes.length === 0 ? [missed, ...broken] : broken
         }
       }),
     { concurrency: plan.concurrency }

@@ -33,12 +33,13 @@ export interface Driver {
   readonly drivenBy: (fiber: Fiber.Fiber<unknown, unknown>) => void
 }
 
-/** What watches one run through all of its drivers, and stops one of them. */
+/** What watches one run through all of its drivers, and stops one of them, or two. */
 export interface Saboteur {
   readonly driver: (store: RunStore["Service"]) => Driver
   /** The seams that were come to so far, in order. */
   readonly seams: () => ReadonlyArray<Seam.Seam>
-  readonly struck: () => Strike | undefined
+  /** Where it was stopped, in order. */
+  readonly strikes: () => ReadonlyArray<Strike>
 }
 
 const powerCut = (runId: string) =>
@@ -66,11 +67,18 @@ const leftAs = (exit: Exit.Exit<Ran, unknown>): Pick<Ledger.Of<"Left">, "as" | "
 export const make = (ledger: Ledger.Ledger, fault?: Seam.Fault): Saboteur => {
   const seams: Array<Seam.Seam> = []
   const counts = new Map<Seam.Point, number>()
-  let strike: Strike | undefined
+  const strikes: Array<Strike> = []
 
   const driver = (inner: RunStore["Service"]): Driver => {
+    const takesOver = strikes.length > 0
     let fiber: Fiber.Fiber<unknown, unknown> | undefined
     let dead = false
+    let visits = 0
+
+    const isHere = ({ relapse, seam }: Seam.Fault, { nth, point }: Seam.Seam): boolean =>
+      strikes.length === 0
+        ? seam.point === point && seam.nth === nth
+        : takesOver && strikes.length === 1 && visits === relapse
 
     const stop = (way: Seam.Way, seam: Seam.Seam, isAppend: boolean): Effect.Effect<void> => {
       if (way === "defect") return Effect.die(new Error(`the crash kit broke the run ${Seam.name(seam)}`))
@@ -93,9 +101,9 @@ export const make = (ledger: Ledger.Ledger, fault?: Seam.Fault): Saboteur => {
         counts.set(point, nth)
         const seam: Seam.Seam = { point, nth, what }
         seams.push(seam)
-        if (fault === undefined || strike !== undefined) return Effect.void
-        if (fault.seam.point !== point || fault.seam.nth !== nth) return Effect.void
-        strike = { fault: { ...fault, seam }, runId, callId }
+        visits++
+        if (fault === undefined || !isHere(fault, seam)) return Effect.void
+        strikes.push({ fault, runId, callId })
         return stop(fault.way, seam, isAppend)
       })
 
@@ -158,6 +166,6 @@ export const make = (ledger: Ledger.Ledger, fault?: Seam.Fault): Saboteur => {
   return {
     driver,
     seams: () => seams.slice(),
-    struck: () => strike
+    strikes: () => strikes.slice()
   }
 }

@@ -35,8 +35,12 @@ export type Way = typeof Way.Type
 /** The ways that need no process of their own. */
 export const inProcess: ReadonlyArray<Way> = ["interruption", "defect", "crash"]
 
-/** A seam at which a run is stopped, and how. */
+/**
+ * A seam at which a run is stopped, and how. With `relapse` the driver that takes the run up is stopped as well, in the
+ * same way, at this seam of its own, counted from 1.
+ */
 export interface Fault {
   readonly seam: Seam
   readonly way: Way
+  readonly relapse?: number
 }

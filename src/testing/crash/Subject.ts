@@ -45,8 +45,8 @@ export interface Run {
 export interface Observed {
   readonly observation: Observation.Observation
   readonly seams: ReadonlyArray<Seam.Seam>
-  /** Where it was stopped, if it has come there. */
-  readonly strike: Saboteur.Strike | undefined
+  /** Where it was stopped, as far as it has come there. */
+  readonly strikes: ReadonlyArray<Saboteur.Strike>
 }
 
 /** An agent with its input and its world. */
@@ -71,7 +71,7 @@ export const make = <RO, LE, RI>(
       const agent = typeof options.agent === "function" ? options.agent() : options.agent
       const ended = yield* Drive.drive(options, { ...run, agent, saboteur })
       const observation = yield* Observation.read(store, runId, ended, ledger)
-      return { observation, seams: saboteur.seams(), strike: saboteur.struck() }
+      return { observation, seams: saboteur.seams(), strikes: saboteur.strikes() }
     }).pipe(
       Effect.provide(options.layer, { local: true }),
       Time.on(run.clock),
