@@ -26,7 +26,7 @@ import {
   type Written,
   written
 } from "../run/events.ts"
-import { runs } from "./journals.ts"
+import { runs } from "./audit/journals.ts"
 
 describe("a journal that keeps the laws", () => {
   it.prop(
@@ -448,6 +448,14 @@ const results: ReadonlyArray<Breach> = [
     start(read),
     result(read, { ...refused, short: "tool_calls" })
   ),
+  breach(
+    2,
+    "call c1 (read_file) is put down as refused while it is tried again",
+    ...one(read),
+    start(read),
+    result(read, { ok: false, disposition: "cancelled", mayRepeat: true }),
+    result(read, { ...refused, wrongArguments: true })
+  ),
   breach(3, "call c8 (request_input) is a question, and is answered by a tool", ...one(input), result(input)),
   breach(
     3,
@@ -688,7 +696,7 @@ const working = [...one(write), start(write)]
 
 const operations: ReadonlyArray<Breach> = [
   breach(2, "operation o1 is started twice", ...working, operation(), operation()),
-  breach(1, "operation o1 is started by call c3, which was not", ...one(write), operation()),
+  breach(1, "operation o1 is started by call c3, which is not running", ...one(write), operation()),
   breach(
     2,
     "operation o1 is not what call c3 (append_row) has started",

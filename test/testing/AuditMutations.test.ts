@@ -6,9 +6,10 @@ import * as Effect from "effect/Effect"
 import * as RunEvent from "../../src/run/RunEvent.ts"
 import * as Audit from "../../src/testing/Audit.ts"
 import { journals } from "../run/events.ts"
-import { altered } from "./alterations.ts"
-import { runs } from "./journals.ts"
-import { type Mutant, misplaced, tampered } from "./mutants.ts"
+import { altered } from "./audit/alterations.ts"
+import { runs } from "./audit/journals.ts"
+import { misplaced, tampered } from "./audit/misplaced.ts"
+import type { Mutant } from "./audit/places.ts"
 
 /** What became of the mutants of one kind. */
 interface Score {

@@ -119,8 +119,9 @@ function* ended(call: Call, how: string): Generator<Problem> {
 }
 
 function* unstarted(call: Call, how: string): Generator<Problem> {
-  if (call.status !== "waiting")
-    yield broken(2, `${nameOf(call)} is put down as ${how} while it is ${call.status}`)
+  if (call.status === "waiting" && !call.retrying) return
+  const is = call.retrying ? "tried again" : call.status
+  yield broken(2, `${nameOf(call)} is put down as ${how} while it is ${is}`)
 }
 
 function* executed(call: Call, { content, digest }: Of<"tool_result">): Generator<Problem> {
@@ -128,7 +129,8 @@ function* executed(call: Call, { content, digest }: Of<"tool_result">): Generato
   if (call.planned.kind === "input")
     return yield broken(3, `${name} is a question, and is answered by a tool`)
   if (call.planned.kind === "submit") return
-  yield* ended(call, "executed")
+  // An attempt after which there is no other has its result after all.
+  if (!call.retrying) yield* ended(call, "executed")
   const { argsDigest } = executable(call)
   if (argsDigest !== call.planned.argsDigest && digest === Digest.ofText(content)) {
     yield broken(

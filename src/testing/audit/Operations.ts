@@ -28,8 +28,9 @@ export function* check({ calls, operations }: Ledger, event: RunEvent): Generato
       const { argsDigest, callId, operationId, tool } = event
       if (operations.has(operationId)) yield broken(2, `operation ${operationId} is started twice`)
       const call = calls.get(callId)
-      if (call === undefined || call.starts === 0) {
-        yield broken(1, `operation ${operationId} is started by call ${callId}, which was not`)
+      // A call that was lost may turn out to have started one.
+      if (call?.status !== "running" && call?.status !== "unknown") {
+        yield broken(1, `operation ${operationId} is started by call ${callId}, which is not running`)
       } else if (tool !== call.tool || argsDigest !== executable(call).argsDigest) {
         yield broken(2, `operation ${operationId} is not what ${nameOf(call)} has started`)
       }

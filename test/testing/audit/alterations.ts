@@ -4,43 +4,38 @@
  * An alteration of every field is here. `harmless` ones are those that no law is about: the wording of a detail, who has
  * decided, how long a tool took.
  */
-import type { Of, PlannedCall, RunEvent } from "../../src/run/RunEvent.ts"
+import type { Of, PlannedCall, RunEvent } from "../../../src/run/RunEvent.ts"
+import {
+  type Alteration,
+  command,
+  limitsAt,
+  more,
+  moreTokens,
+  ofTokens,
+  otherDigest,
+  otherPurpose
+} from "./alteration.ts"
+import {
+  approvalRequired,
+  approvalResolved,
+  childSuspended,
+  operations,
+  outcomeResolved,
+  toolResult,
+  toolStart
+} from "./callAlterations.ts"
 import {
   about,
-  countsChild,
+  breaksIf,
   has,
-  isAboutOperation,
   type Mutant,
   namesLimit,
-  needsResults,
   next,
   type Place,
   placesOf,
-  planOf,
   tellsCost,
   type Verdict
-} from "./mutants.ts"
-
-interface Alteration {
-  readonly field: string
-  readonly verdict: Verdict
-  readonly event: RunEvent
-}
-
-const breaksIf = (broken: boolean): Verdict => (broken ? "breaks" : "harmless")
-
-const nano = 1e-9
-
-const more = (usd: number): number => Math.round((usd + nano) * 1e9) / 1e9
-
-const otherDigest = "another digest"
-
-const otherArgs = { path: "another" }
-
-const otherPurpose = (purpose: "investigate" | "handoff") =>
-  purpose === "investigate" ? "handoff" : "investigate"
-
-// --- by type --------------------------------------------------------------------------------------------------------
+} from "./places.ts"
 
 const inForce = (rest: ReadonlyArray<RunEvent>): ReadonlyArray<RunEvent> => {
   const end = rest.findIndex(({ type }) => type === "limits_changed")
@@ -68,6 +63,9 @@ function* turnStarted(event: Of<"turn_started">, { rest }: Place): Generator<Alt
   }
   yield { field: "note", verdict: "harmless", event: { ...event, note: "Go on." } }
 }
+
+/** What is held for a turn is held in tokens, too. */
+const ofUsage = (place: Place): Verdict => (limitsAt(place).money === "hold" ? "breaks" : ofTokens(place))
 
 /** A turn with its first call planned otherwise. */
 const replanned = (event: Of<"turn">, change: Partial<PlannedCall>): Of<"turn"> => ({
@@ -128,10 +126,16 @@ function* turn(event: Of<"turn">, place: Place): Generator<Alteration> {
   yield { field: "model", verdict: "harmless", event: { ...event, model: "another" } }
   yield { field: "ms", verdict: "harmless", event: { ...event, ms: event.ms + 1 } }
   yield { field: "counted", verdict: "harmless", event: { ...event, counted: true } }
+  yield { field: "unpriced", verdict: "harmless", event: { ...event, unpriced: true } }
+  yield { field: "overHold", verdict: "harmless", event: { ...event, overHold: true } }
+  yield { field: "usage", verdict: ofUsage(place), event: { ...event, usage: moreTokens(event.usage) } }
+  yield { field: "note", verdict: breaksIf(event.answers), event: { ...event, note: "Go on." } }
   yield* plans(event, place)
 }
 
-function* turnFailed(event: Of<"turn_failed">, { rest }: Place): Generator<Alteration> {
+/** An attempt that failed. */
+function* turnFailed(event: Of<"turn_failed">, place: Place): Generator<Alteration> {
+  const { rest } = place
   yield { field: "turn", verdict: "breaks", event: { ...event, turn: event.turn + 1 } }
   yield { field: "attempt", verdict: "breaks", event: { ...event, attempt: event.attempt + 1 } }
   yield {
@@ -141,177 +145,9 @@ function* turnFailed(event: Of<"turn_failed">, { rest }: Place): Generator<Alter
   }
   yield { field: "reason", verdict: "harmless", event: { ...event, reason: "another" } }
   yield { field: "detail", verdict: "harmless", event: { ...event, detail: "in other words" } }
-}
-
-function* toolStart(event: Of<"tool_start">, { before, events, rest }: Place): Generator<Alteration> {
-  const { callId } = event
-  const again = [...about(before, callId), ...about(rest, callId)].some(({ type }) => type === "tool_start")
-  yield { field: "callId", verdict: "breaks", event: { ...event, callId: "another" } }
-  yield { field: "tool", verdict: "breaks", event: { ...event, tool: "another" } }
-  yield { field: "args", verdict: "breaks", event: { ...event, args: otherArgs } }
-  yield { field: "attempt", verdict: "breaks", event: { ...event, attempt: event.attempt + 1 } }
-  yield { field: "purpose", verdict: "breaks", event: { ...event, purpose: otherPurpose(event.purpose) } }
-  // A tool may give any key of its own, as long as it is the same for every attempt.
-  yield {
-    field: "idempotencyKey",
-    verdict: breaksIf(again),
-    event: { ...event, idempotencyKey: "another" }
-  }
-  const limit = inForceAt(events, event).usd
-  if (limit !== undefined) {
-    yield { field: "holdUsd", verdict: "breaks", event: { ...event, holdUsd: limit + 1 } }
-  }
-}
-
-const inForceAt = (events: ReadonlyArray<RunEvent>, event: RunEvent) => {
-  const set = events
-    .slice(0, event.seq)
-    .findLast((one) => one.type === "run_started" || one.type === "limits_changed")
-  return set?.type === "run_started" || set?.type === "limits_changed" ? set.limits : {}
-}
-
-function* dispositions(event: Of<"tool_result">, { events, rest }: Place): Generator<Alteration> {
-  const plan = planOf(events, event.callId)
-  const to = (disposition: Of<"tool_result">["disposition"], verdict: Verdict): Alteration => ({
-    field: `disposition ${event.disposition} to ${disposition}`,
-    verdict,
-    event: { ...event, disposition, ok: false }
-  })
-  switch (event.disposition) {
-    case "executed":
-      yield to("rejected", "breaks")
-      if ((plan?.kind ?? "tool") !== "tool") return
-      yield to("refused", "breaks")
-      yield to("cached", "breaks")
-      if (plan?.effect === "read") {
-        yield to("unknown", "breaks")
-        if (needsResults(rest)) yield to("cancelled", "breaks")
-      }
-      if (plan?.effect === "write") yield to("cancelled", "breaks")
-      return
-    case "rejected":
-      yield to("executed", "breaks")
-      return yield to("refused", "breaks")
-    case "refused":
-      yield to("executed", "breaks")
-      return yield to("unknown", "breaks")
-    case "cached":
-      yield to("executed", "breaks")
-      return yield to("cancelled", "breaks")
-    case "cancelled":
-      yield to("rejected", "breaks")
-      return yield to("cached", "breaks")
-    case "unknown":
-      if (event.mayRepeat !== true) yield to("cancelled", "breaks")
-      return yield to("refused", "breaks")
-  }
-}
-
-function* toolResult(event: Of<"tool_result">, place: Place): Generator<Alteration> {
-  const { rest } = place
-  const { disposition } = event
-  const executed = disposition === "executed"
-  yield { field: "callId", verdict: "breaks", event: { ...event, callId: "another" } }
-  yield { field: "tool", verdict: "breaks", event: { ...event, tool: "another" } }
-  yield { field: "ms", verdict: "harmless", event: { ...event, ms: event.ms + 1 } }
-  yield {
-    field: "detail",
-    verdict: disposition === "refused" ? "open" : "harmless",
-    event: { ...event, detail: "in other words" }
-  }
-  const reused = rest.some((one) => one.type === "tool_result" && one.disposition === "cached")
-  if (executed) {
-    yield {
-      field: "content",
-      verdict: reused ? "open" : "harmless",
-      event: { ...event, content: "in other words" }
-    }
-  } else if (disposition !== "cached") {
-    yield {
-      field: "content",
-      verdict: breaksIf(event.mayRepeat !== true),
-      event: { ...event, content: "" }
-    }
-    yield { field: "ok", verdict: "breaks", event: { ...event, ok: true } }
-  }
-  if (disposition === "cached") {
-    yield { field: "content", verdict: "breaks", event: { ...event, content: "what was never brought" } }
-    yield { field: "ok", verdict: "breaks", event: { ...event, ok: false } }
-  }
-  if (disposition === "rejected") {
-    yield { field: "content", verdict: "breaks", event: { ...event, content: "It went well." } }
-  }
-  if (event.mayRepeat === true) {
-    const writes = planOf(place.events, event.callId)?.effect === "write"
-    const { mayRepeat: _, ...once } = event
-    yield { field: "mayRepeat", verdict: breaksIf(writes || once.content.trim() === ""), event: once }
-  }
-  if (event.childCostUsd !== undefined) {
-    yield {
-      field: "childCostUsd",
-      verdict: breaksIf(countsChild(rest, event)),
-      event: { ...event, childCostUsd: more(event.childCostUsd) }
-    }
-  }
-  yield {
-    field: "evidence",
-    verdict: "harmless",
-    event: { ...event, evidence: [{ kind: "file", name: "access.log" }] }
-  }
-  yield* dispositions(event, place)
-}
-
-function* approvalRequired(event: Of<"approval_required">): Generator<Alteration> {
-  yield { field: "callId", verdict: "breaks", event: { ...event, callId: "another" } }
-  yield { field: "tool", verdict: "breaks", event: { ...event, tool: "another" } }
-  yield { field: "args", verdict: "breaks", event: { ...event, args: otherArgs } }
-  yield { field: "argsDigest", verdict: "breaks", event: { ...event, argsDigest: otherDigest } }
-  yield { field: "problem", verdict: "harmless", event: { ...event, problem: "in other words" } }
-}
-
-function* approvalResolved(event: Of<"approval_resolved">, { before, rest }: Place): Generator<Alteration> {
-  const { callId, decision } = event
-  const later = about(rest, callId)
-  const started = later.some(({ type }) => type === "tool_start")
-  const said = (disposition: Of<"tool_result">["disposition"]) =>
-    later.some((one) => one.type === "tool_result" && one.disposition === disposition)
-  const told = said("rejected")
-  yield { field: "callId", verdict: "breaks", event: { ...event, callId: "another" } }
-  yield { field: "argsDigest", verdict: "breaks", event: { ...event, argsDigest: otherDigest } }
-  yield { field: "args", verdict: "breaks", event: { ...event, args: { ...otherArgs, and: "more" } } }
-  if (decision === "approved") {
-    const verdict = breaksIf(started || said("refused"))
-    yield { field: "decision", verdict, event: { ...event, decision: "rejected" } }
-    yield { field: "decision", verdict: "breaks", event: { ...event, decision: "not_required" } }
-  } else if (decision === "rejected") {
-    yield { field: "decision", verdict: breaksIf(told), event: { ...event, decision: "approved" } }
-    yield { field: "reason", verdict: breaksIf(told), event: { ...event, reason: "for another reason" } }
-  } else {
-    yield { field: "decision", verdict: "breaks", event: { ...event, decision: "approved" } }
-  }
-  yield { field: "by", verdict: "harmless", event: { ...event, by: "somebody else" } }
-  const taken = before.findLast((one) => "command" in one && one.command !== undefined)
-  if (
-    taken !== undefined &&
-    "command" in taken &&
-    taken.command !== undefined &&
-    event.command !== undefined
-  ) {
-    yield { field: "command", verdict: "breaks", event: { ...event, command: taken.command } }
-  }
-}
-
-function* outcomeResolved(event: Of<"outcome_resolved">, { rest }: Place): Generator<Alteration> {
-  yield { field: "callId", verdict: "breaks", event: { ...event, callId: "another" } }
-  yield { field: "tool", verdict: "breaks", event: { ...event, tool: "another" } }
-  yield { field: "content", verdict: "breaks", event: { ...event, content: "" } }
-  yield { field: "by", verdict: "harmless", event: { ...event, by: "somebody else" } }
-  if (event.outcome === "still_unknown") return
-  yield {
-    field: "outcome",
-    verdict: needsResults(rest) ? "breaks" : "open",
-    event: { ...event, outcome: "still_unknown" }
-  }
+  yield { field: "retryInMs", verdict: "harmless", event: { ...event, retryInMs: 500 } }
+  const usage = moreTokens(event.usage ?? { promptTokens: 0, completionTokens: 0 })
+  yield { field: "usage", verdict: ofTokens(place), event: { ...event, usage } }
 }
 
 function* runStopped(event: Of<"run_stopped">): Generator<Alteration> {
@@ -360,32 +196,6 @@ function* overstated(
   yield { field: "exhausted.resource", verdict: "open", event: altered({ resource: other }) }
 }
 
-function* childSuspended(event: Of<"child_suspended">, { rest }: Place): Generator<Alteration> {
-  yield { field: "callId", verdict: "breaks", event: { ...event, callId: "another" } }
-  yield {
-    field: "childCostUsd",
-    verdict: breaksIf(countsChild(rest, event)),
-    event: { ...event, childCostUsd: more(event.childCostUsd) }
-  }
-}
-
-function* operations(
-  event: Of<"operation_started"> | Of<"operation_ended">,
-  { rest }: Place
-): Generator<Alteration> {
-  if (event.type === "operation_ended") {
-    yield { field: "operationId", verdict: "breaks", event: { ...event, operationId: "another" } }
-    yield { field: "detail", verdict: "harmless", event: { ...event, detail: "in other words" } }
-    return yield { field: "outcome", verdict: "harmless", event: { ...event, outcome: "failed" } }
-  }
-  const ended = rest.some((one) => isAboutOperation(one, event))
-  yield { field: "operationId", verdict: breaksIf(ended), event: { ...event, operationId: "another" } }
-  yield { field: "callId", verdict: "breaks", event: { ...event, callId: "another" } }
-  yield { field: "tool", verdict: "breaks", event: { ...event, tool: "another" } }
-  yield { field: "argsDigest", verdict: "breaks", event: { ...event, argsDigest: otherDigest } }
-  yield { field: "label", verdict: "harmless", event: { ...event, label: "in other words" } }
-}
-
 function* ofType(event: RunEvent, place: Place): Generator<Alteration> {
   switch (event.type) {
     case "run_started":
@@ -395,6 +205,13 @@ function* ofType(event: RunEvent, place: Place): Generator<Alteration> {
         verdict: breaksIf(place.rest.some((one) => one.type === "run_stopped" && one.reason === "answered")),
         event: { ...event, contract: { tool: "another" } }
       }
+      yield { field: "messages", verdict: "harmless", event: { ...event, messages: [] } }
+      yield { field: "after", verdict: "harmless", event: { ...event, after: "another" } }
+      yield {
+        field: "parent",
+        verdict: "harmless",
+        event: { ...event, parent: { runId: "another", callId: "c" } }
+      }
       return yield { field: "agent", verdict: "harmless", event: { ...event, agent: "another" } }
     case "limits_changed":
       return yield* limits(event, place)
@@ -402,6 +219,8 @@ function* ofType(event: RunEvent, place: Place): Generator<Alteration> {
       const known = place.before.some(
         (one) => (one.type === "run_resumed" && one.inbox > 0) || ("command" in one && (one.command ?? 0) > 0)
       )
+      const messages = [{ role: "user", content: "Go on." }] as const
+      yield { field: "messages", verdict: "open", event: { ...event, messages } }
       return yield { field: "inbox", verdict: breaksIf(known), event: { ...event, inbox: 0 } }
     }
     case "turn_started":
@@ -423,6 +242,7 @@ function* ofType(event: RunEvent, place: Place): Generator<Alteration> {
       return yield { field: "question", verdict: "harmless", event: { ...event, question: "in other words" } }
     case "input_given":
       yield { field: "callId", verdict: "breaks", event: { ...event, callId: "another" } }
+      yield { field: "by", verdict: "harmless", event: { ...event, by: "somebody else" } }
       return yield { field: "answer", verdict: "harmless", event: { ...event, answer: "in other words" } }
     case "child_suspended":
       return yield* childSuspended(event, place)
@@ -439,7 +259,9 @@ function* ofType(event: RunEvent, place: Place): Generator<Alteration> {
 }
 
 /** What surrounds every event. */
-function* envelope(event: RunEvent, { before }: Place): Generator<Alteration> {
+function* envelope(event: RunEvent, place: Place): Generator<Alteration> {
+  const { before } = place
+  yield* command(event, place)
   yield { field: "v", verdict: "breaks", event: { ...event, v: event.v + 1 } }
   yield { field: "at", verdict: "breaks", event: { ...event, at: "yesterday" } }
   yield { field: "elapsedMs", verdict: "breaks", event: { ...event, elapsedMs: -1 } }

@@ -8,8 +8,8 @@ import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Schema from "effect/Schema"
 import * as TestClock from "effect/testing/TestClock"
-import * as Catalogue from "../../src/demo/Catalogue.ts"
-import * as Demo from "../../src/demo/Demo.ts"
+import * as Catalogue from "../../../src/demo/Catalogue.ts"
+import * as Demo from "../../../src/demo/Demo.ts"
 import {
   Agent,
   MemoryRunStore,
@@ -19,10 +19,10 @@ import {
   RunStore,
   ToolFailure,
   ToolPolicy
-} from "../../src/index.ts"
-import * as Scripted from "../../src/provider/Scripted.ts"
-import type { RunEvent } from "../../src/run/RunEvent.ts"
-import { onTestClock } from "../demo/support.ts"
+} from "../../../src/index.ts"
+import * as Scripted from "../../../src/provider/Scripted.ts"
+import type { RunEvent } from "../../../src/run/RunEvent.ts"
+import { onTestClock } from "../../demo/support.ts"
 import {
   call,
   crashing,
@@ -33,7 +33,7 @@ import {
   settle,
   withTime,
   writer
-} from "../loop/support.ts"
+} from "../../loop/support.ts"
 
 /** A run and the runs below it. */
 export interface Lived {
@@ -206,6 +206,12 @@ const limits = Effect.gen(function* () {
   yield* Agent.outcome(Agent.resume(agent, "r", { limits: { turns: 7, toolCalls: 9 }, message: "Go on." }))
 })
 
+/** Two reads that would both be tried again, and one call left for them. */
+const attempts = Effect.gen(function* () {
+  const bot = model([turn(call("fetch", "f1", "a"), call("fetch", "f2", "b")), Scripted.text("done")])
+  yield* withTime(Agent.run(agentOf(bot, { limits: { toolCalls: 3 } }), "go", { runId: "r" }))
+})
+
 /** Reads that are answered from what they have brought. */
 const dedupe = Effect.gen(function* () {
   const same = (id: string) => call("read", id)
@@ -264,6 +270,7 @@ export const runs: ReadonlyArray<Effect.Effect<Lived>> = [
   lived("interruptions", interruptions),
   lived("contract", contract),
   lived("limits", limits),
+  lived("attempts", attempts),
   lived("dedupe", dedupe),
   lived("hold", hold),
   ...demos.map(([scenario, options]) =>
