@@ -37,7 +37,7 @@
 import * as Effect from "effect/Effect"
 import type * as Layer from "effect/Layer"
 import * as MemoryRunStore from "../store/MemoryRunStore.ts"
-import { type RunNotFound, RunStore, type RunStoreError } from "../store/RunStore.ts"
+import { RunStore, type RunStoreError } from "../store/RunStore.ts"
 import * as Killing from "./crash/Killing.ts"
 import * as Ledger from "./crash/Ledger.ts"
 import type { KillFailed } from "./crash/Module.ts"
@@ -83,15 +83,15 @@ export interface Options<RO, LE, RI, SE> extends Subject.Options<RO, LE, RI> {
  * or else the kit says what it has seen. What needs no person is never repeated and never lost: a read-only or idempotent
  * tool runs at least once, any other at most once.
  *
- * Fails if the store does, or the layer.
+ * Fails only if the layer or the store cannot be had.
  */
 export const check = <RO, LE, RI, SE = never>(
   options: Options<RO, LE, RI, SE>
-): Effect.Effect<Report.Report, RunNotFound | RunStoreError | LE | SE, RI> => {
+): Effect.Effect<Report.Report, RunStoreError | LE | SE, RI> => {
   const { clock = "test", only = () => true, ways = Seam.inProcess } = options
   const store: Layer.Layer<RunStore, SE> = options.store ?? MemoryRunStore.layer
   const subject = Subject.make(options)
-  const observe: Report.Observe<RunNotFound | RunStoreError | LE | SE, RI> = (fault, telling) =>
+  const observe: Report.Observe<RunStoreError | LE | SE, RI> = (fault, telling) =>
     Effect.gen(function* () {
       const runId = yield* Subject.newRunId
       const run = {
@@ -127,9 +127,8 @@ export const check = <RO, LE, RI, SE = never>(
  * })
  * ```
  */
-export const subject: <RO, LE>(
-  options: Subject.Options<RO, LE, never>
-) => Subject.Subject<RunNotFound | RunStoreError | LE, never> = Subject.make
+export const subject: <RO, LE>(options: Subject.Options<RO, LE, never>) => Subject.Subject<LE, never> =
+  Subject.make
 
 /**
  * Kills a process with `kill -9` at every seam, takes its run up in this one, and says which promises were broken.

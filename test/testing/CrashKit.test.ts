@@ -11,6 +11,9 @@ import * as Scenario from "../../src/demo/Scenario.ts"
 import { Scripted } from "../../src/provider/index.ts"
 import { CrashKit } from "../../src/testing/index.ts"
 
+// Hundreds of runs take a while on a machine that has other things to do.
+const patience = 60_000
+
 const usage = { promptTokens: 200, completionTokens: 20 }
 
 const stage = (name: Catalogue.Name) => Scenario.stage(name, Catalogue.settingsOf(name))
@@ -36,48 +39,43 @@ const demos = [
 const inOrder = (messages: CrashKit.Account["messages"]) =>
   messages.map((message) => JSON.stringify(message)).toSorted()
 
-describe("a demo run that is stopped anywhere loses nothing and does nothing twice", () => {
+describe("a demo run that is stopped anywhere loses nothing and does nothing twice", {
+  timeout: patience
+}, () => {
   for (const { agent, input, name, script } of demos) {
-    it.effect(
-      name,
-      () =>
-        Effect.gen(function* () {
-          const limits = name === "runaway" ? { turns: 5 } : {}
-          const layer = Scripted.layer(script, { usage })
-          const { broken, seams, undisturbed, visits } = yield* CrashKit.check({
-            agent,
-            input,
-            limits,
-            layer
+    it.effect(name, () =>
+      Effect.gen(function* () {
+        const limits = name === "runaway" ? { turns: 5 } : {}
+        const layer = Scripted.layer(script, { usage })
+        const { broken, seams, undisturbed, visits } = yield* CrashKit.check({
+          agent,
+          input,
+          limits,
+          layer
+        })
+        expect(broken).toEqual([])
+        expect(visits).toHaveLength(3 * seams.length)
+        for (const visit of visits) {
+          for (const { effect, times } of visit.calls) if (effect === "write") expect(times).toBeLessThan(2)
+          if (visit.parted.length > 0) continue
+          expect(inOrder(visit.messages)).toEqual(inOrder(undisturbed.messages))
+          expect(visit.turns - visit.lostTurns).toBe(undisturbed.turns)
+          expect(visit.ending).toMatchObject({
+            tag: undisturbed.ending.tag,
+            reason: undisturbed.ending.reason
           })
-          expect(broken).toEqual([])
-          expect(visits).toHaveLength(3 * seams.length)
-          for (const visit of visits) {
-            for (const { effect, times } of visit.calls) if (effect === "write") expect(times).toBeLessThan(2)
-            if (visit.parted.length > 0) continue
-            expect(inOrder(visit.messages)).toEqual(inOrder(undisturbed.messages))
-            expect(visit.turns - visit.lostTurns).toBe(undisturbed.turns)
-            expect(visit.ending).toMatchObject({
-              tag: undisturbed.ending.tag,
-              reason: undisturbed.ending.reason
-            })
-            if (visit.lostTurns === 0) expect(visit.costUsd).toBe(undisturbed.costUsd)
-          }
-          // Where no call is lost and no limit is near, nothing is free to go another way.
-          const free = visits.filter(({ parted }) => parted.length > 0)
-          if (
-            !seams.some(({ what }) => what === "delete_file") &&
-            name !== "runaway" &&
-            name !== "investigate"
-          )
-            expect(new Set(free.map(({ way }) => way))).toEqual(new Set(["defect"]))
-        }),
-      60_000
+          if (visit.lostTurns === 0) expect(visit.costUsd).toBe(undisturbed.costUsd)
+        }
+        // Where no call is lost and no limit is near, nothing is free to go another way.
+        const free = visits.filter(({ parted }) => parted.length > 0)
+        if (!seams.some(({ what }) => what === "delete_file") && name !== "runaway" && name !== "investigate")
+          expect(new Set(free.map(({ way }) => way))).toEqual(new Set(["defect"]))
+      })
     )
   }
 })
 
-describe("seams", () => {
+describe("seams", { timeout: patience }, () => {
   it.effect("are where a run meets the world, in its order", () =>
     Effect.gen(function* () {
       const report = yield* CrashKit.check({

@@ -12,6 +12,9 @@ import * as NodeSqlite from "../../src/store/NodeSqlite.ts"
 import { CrashKit } from "../../src/testing/index.ts"
 import { agent, call, done, handlers, model, prices, tools } from "./agents.ts"
 
+// Hundreds of runs take a while on a machine that has other things to do.
+const patience = 60_000
+
 type Lines = Parameters<typeof model>[0]
 type Options = Omit<Parameters<typeof CrashKit.check>[0], "agent" | "input" | "layer" | "store">
 
@@ -35,7 +38,7 @@ const visitsOf = (
 const countsOf = ({ calls }: CrashKit.Visit) =>
   Object.fromEntries(calls.map(({ effects, times, tool }) => [tool, [times, effects.length]]))
 
-describe("a call that is cut off", () => {
+describe("a call that is cut off", { timeout: patience }, () => {
   it.effect("runs again if it may be repeated, and is reported if not", () =>
     Effect.gen(function* () {
       const report = yield* kept([call("read"), call("put"), call("write"), done])
@@ -94,7 +97,7 @@ describe("a call that is cut off", () => {
   )
 })
 
-describe("a lost model call", () => {
+describe("a lost model call", { timeout: patience }, () => {
   it.effect("costs its estimate and a turn, and the answer is the same", () =>
     Effect.gen(function* () {
       const report = yield* kept([call("read"), done])
@@ -124,7 +127,7 @@ describe("a lost model call", () => {
   )
 })
 
-describe("people", () => {
+describe("people", { timeout: patience }, () => {
   const asks: Lines = [
     Scripted.turn(call("read"), call("ask_first", "a"), call("write"), call("ask_first", "b")),
     call("ask_first", "c"),
@@ -179,7 +182,7 @@ describe("people", () => {
   )
 })
 
-describe("what an agent was told", () => {
+describe("what an agent was told", { timeout: patience }, () => {
   it.effect("of a repetition is told at the same time", () =>
     kept([call("read"), call("read"), call("read"), call("read"), done])
   )
@@ -219,7 +222,7 @@ describe("what an agent was told", () => {
   )
 })
 
-describe("a sub-agent", () => {
+describe("a sub-agent", { timeout: patience }, () => {
   const child = agent().pipe(
     Agent.provide(
       Layer.merge(handlers, model([call("write", "c"), call("ask_first", "c"), Scripted.text("wrote")]))
@@ -247,7 +250,7 @@ describe("a sub-agent", () => {
   )
 })
 
-describe("a driver that takes a run up", () => {
+describe("a driver that takes a run up", { timeout: patience }, () => {
   const lines = [
     Scripted.turn(call("read"), call("ask_first")),
     call("put"),
@@ -268,7 +271,7 @@ describe("a driver that takes a run up", () => {
   }
 })
 
-describe("a store", () => {
+describe("a store", { timeout: patience }, () => {
   it.effect("in SQLite keeps what one in memory keeps", () =>
     Effect.gen(function* () {
       const options = {
@@ -284,7 +287,7 @@ describe("a store", () => {
   )
 })
 
-describe("outside of the kit", () => {
+describe("outside of the kit", { timeout: patience }, () => {
   it.effect("nothing is counted, and a tool does as it is told", () =>
     Effect.gen(function* () {
       yield* CrashKit.happened("something")

@@ -12,6 +12,9 @@ import { Scripted } from "../../src/provider/index.ts"
 import { CrashKit } from "../../src/testing/index.ts"
 import { agent, call, done, handlers, model } from "./agents.ts"
 
+// Hundreds of runs take a while on a machine that has other things to do.
+const patience = 60_000
+
 const Work = Tool.make("work", { success: Schema.String })
 
 /** Runs an agent with one tool, which it calls once, or as often as it is told to. */
@@ -36,7 +39,7 @@ const worked = Effect.as(CrashKit.happened("worked"), "worked")
 const found = (report: CrashKit.Report) =>
   new Set(report.broken.map(({ fault, promise }) => `${promise} ${fault?.way} ${fault?.seam.point}`))
 
-describe("a tool", () => {
+describe("a tool", { timeout: patience }, () => {
   it.effect("that may be repeated only by name is found out", () =>
     Effect.gen(function* () {
       for (const kind of [Tool.Idempotent, Tool.Readonly]) {
@@ -145,7 +148,7 @@ const writesLater = Layer.effect(
   })
 ).pipe(Layer.provide(MemoryRunStore.layer))
 
-describe("a store", () => {
+describe("a store", { timeout: patience }, () => {
   it.effect("that loses what it has acknowledged is found out, and so is what is done twice for it", () =>
     Effect.gen(function* () {
       const report = yield* CrashKit.check({
@@ -185,7 +188,59 @@ describe("a store", () => {
   )
 })
 
-describe("a model", () => {
+describe("a store, after its driver was stopped,", { timeout: patience }, () => {
+  const broken = (about: (inner: RunStore.RunStore["Service"]) => Partial<RunStore.RunStore["Service"]>) =>
+    CrashKit.check({
+      agent: agent(),
+      input: "Read.",
+      layer: Layer.merge(handlers, model([call("read"), done])),
+      store: Layer.effect(
+        RunStore.RunStore,
+        Effect.map(RunStore.RunStore, (inner) => ({ ...inner, ...about(inner) }))
+      ).pipe(Layer.provide(MemoryRunStore.layer)),
+      ways: ["crash"]
+    })
+
+  it.effect("that cannot be read any more is found out", () =>
+    Effect.gen(function* () {
+      const report = yield* broken(({ lease, read }) => {
+        let drivers = 0
+        return {
+          lease: (runId) => Effect.tap(lease(runId), () => Effect.sync(() => drivers++)),
+          read: (runId, from) =>
+            drivers > 1
+              ? Effect.fail(
+                  new RunStore.RunStoreError({ runId, kind: "corrupt", problem: "a bit fell over" })
+                )
+              : read(runId, from)
+        }
+      })
+      expect(found(report)).toContain("ending crash in tool")
+      expect(found(report)).toContain("journal crash in tool")
+      expect(JSON.stringify(report.broken)).toContain("a bit fell over")
+    })
+  )
+
+  it.effect("that never gives the run away again is found out", () =>
+    Effect.gen(function* () {
+      const report = yield* broken(() => {
+        let held = false
+        return {
+          lease: (runId) =>
+            Effect.suspend(() => {
+              if (held) return Effect.fail(new RunStore.RunBusy({ runId }))
+              held = true
+              return Effect.succeed({ check: Effect.void, lost: Effect.never })
+            })
+        }
+      })
+      expect(found(report)).toContain("ending crash in tool")
+      expect(JSON.stringify(report.broken)).toContain("RunBusy")
+    })
+  )
+})
+
+describe("a model", { timeout: patience }, () => {
   it.effect("that answers something else each time proves nothing, and is named", () =>
     Effect.gen(function* () {
       let said = 0
@@ -224,7 +279,7 @@ describe("a model", () => {
   )
 })
 
-describe("a run", () => {
+describe("a run", { timeout: patience }, () => {
   it.effect("that never ends is named, and not waited for", () =>
     Effect.gen(function* () {
       const report = yield* working(Work, () => Effect.never)

@@ -130,7 +130,7 @@ const goOn = (
  * How a run stands that nobody drives, as the exit that its driver would have had if it had lived: what has stopped has
  * stopped. `undefined` for a run that is to be started, or taken up where its journal ends.
  */
-const standing = ({ clock, runId, store }: Options): Effect.Effect<Exited | undefined, RunStoreError> =>
+const standing = ({ clock, runId, store }: Options): Effect.Effect<Exited | undefined> =>
   load(runId).pipe(
     Effect.flatMap(({ state }) => {
       const exit = fromState(state)
@@ -140,7 +140,10 @@ const standing = ({ clock, runId, store }: Options): Effect.Effect<Exited | unde
         exit === undefined ? undefined : Exit.fail(exit)
       )
     }),
-    Effect.catchTag("RunNotFound", () => Effect.undefined),
+    Effect.catchTags({
+      RunNotFound: () => Effect.undefined,
+      RunStoreError: (error) => Effect.succeed(Exit.fail(error))
+    }),
     Effect.provideService(RunStore, store)
   )
 
@@ -150,10 +153,10 @@ const driveOnce = Effect.fnUntraced(function* (
   { agent, clock, ledger, runId, saboteur, store }: Options,
   resumption: Agent.ResumeOptions
 ) {
-  const isStored = yield* store.summary(runId).pipe(
-    Effect.as(true),
-    Effect.catchTag("RunNotFound", () => Effect.succeed(false))
-  )
+  const isStored = yield* Effect.match(store.summary(runId), {
+    onFailure: ({ _tag }) => _tag !== "RunNotFound",
+    onSuccess: () => true
+  })
   const running: Effect.Effect<unknown, unknown, unknown> = isStored
     ? Agent.resume(agent, runId, resumption)
     : Agent.run(agent, input, { runId, limits })
@@ -185,10 +188,14 @@ export const drive = Effect.fnUntraced(function* (script: Script, options: Optio
     let resumption: Agent.ResumeOptions = {}
     if (exit !== undefined) {
       const ending = endingOf(exit)
-      const next = yield* Effect.provideService(goOn(script, options, exit, broken), RunStore, store)
-      if (next === undefined) return { ending, stops }
+      const next = yield* goOn(script, options, exit, broken).pipe(
+        Effect.provideService(RunStore, store),
+        Effect.exit
+      )
+      if (Exit.isFailure(next)) return { ending: endingOf(next), stops }
+      if (next.value === undefined) return { ending, stops }
       if (ending.tag !== "RunBusy") stops.push(ending.tag)
-      resumption = next
+      resumption = next.value
     }
     const before = saboteur.strikes().length
     exit = yield* driveOnce(script, options, resumption)

@@ -7,7 +7,7 @@ import type * as Layer from "effect/Layer"
 import * as Random from "effect/Random"
 import * as References from "effect/References"
 import type { Agent } from "../../Agent.ts"
-import { type RunNotFound, RunStore, type RunStoreError } from "../../store/RunStore.ts"
+import { RunStore, type RunStoreError } from "../../store/RunStore.ts"
 import * as Drive from "./Drive.ts"
 import type * as Ledger from "./Ledger.ts"
 import * as Observation from "./Observation.ts"
@@ -60,9 +60,7 @@ export const isSubject = (u: unknown): u is Subject<unknown, never> =>
   typeof u === "object" && u !== null && TypeId in u
 
 /** Makes a subject. */
-export const make = <RO, LE, RI>(
-  options: Options<RO, LE, RI>
-): Subject<RunNotFound | RunStoreError | LE, RI> => ({
+export const make = <RO, LE, RI>(options: Options<RO, LE, RI>): Subject<LE, RI> => ({
   [TypeId]: TypeId,
   observe: ({ fault, ...run }) =>
     Effect.gen(function* () {
