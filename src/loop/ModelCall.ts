@@ -302,19 +302,39 @@ const send = Effect.fnUntraced(function* (
   return came
 })
 
-/**
- * Makes one attempt: claims it from the shared budget, where there is one, and in the store, and sends it. What the shared
- * budget refuses begins the handoff, if it keeps anything for that, or ends the run.
- */
-const tryOnce = Effect.fnUntraced(function* (
+/** Claims an attempt in the store, and sends it. */
+const claimAndSend = Effect.fnUntraced(function* (
   job: Job,
   journal: Journal,
   conversation: Conversation,
-  attempt: PoolClaims.Attempt,
+  one: PoolClaims.Attempt,
   note: string | undefined,
   purpose: Limits.Purpose
 ) {
-  const short = yield* PoolClaims.turn(job, journal.state(), attempt, purpose)
+  const { attempt, estimate, turn } = one
+  yield* journal.commit({
+    type: "turn_started",
+    turn,
+    attempt,
+    purpose,
+    estimate,
+    ...(note === undefined ? undefined : { note })
+  })
+  return yield* send(job, journal, conversation, one, purpose)
+})
+
+/**
+ * Makes an attempt that is claimed from a shared budget first, and settled there by what it has used. What the budget
+ * refuses begins the handoff, if it keeps anything for that, or ends the run.
+ */
+const fromPool = Effect.fnUntraced(function* (
+  job: Job,
+  journal: Journal,
+  one: PoolClaims.Attempt,
+  purpose: Limits.Purpose,
+  attempt: ReturnType<typeof claimAndSend>
+) {
+  const short = yield* PoolClaims.turn(job, journal.state(), one, purpose)
   if (short !== undefined) {
     const nothing = { usd: 0, tokens: 0, turns: 0 } as const
     const handsOff = purpose === "investigate" && (yield* PoolClaims.keeps(job, short))
@@ -322,21 +342,11 @@ const tryOnce = Effect.fnUntraced(function* (
     const refused: Came = { ending: handsOff ? undefined : outOf(short), spent: nothing }
     return refused
   }
-  yield* journal.commit({
-    type: "turn_started",
-    turn: attempt.turn,
-    attempt: attempt.attempt,
-    purpose,
-    estimate: attempt.estimate,
-    ...(note === undefined ? undefined : { note })
-  })
-  const lost = PoolClaims.settleLost(job, attempt)
-  const came = yield* Effect.onInterrupt(send(job, journal, conversation, attempt, purpose), () =>
-    Effect.ignore(lost, { log: "Warn" })
-  )
-  yield* came.spent === undefined ? lost : PoolClaims.settle(job, attempt, came.spent)
+  const lost = PoolClaims.settleLost(job, one)
+  const came = yield* Effect.onInterrupt(attempt, () => Effect.ignore(lost, { log: "Warn" }))
+  yield* came.spent === undefined ? lost : PoolClaims.settle(job, one, came.spent)
   return came
-})
+}, Effect.scoped)
 
 /**
  * Asks the model for one turn. Each attempt is claimed in the store before it is sent; a failed one is a `turn_failed`,
@@ -370,9 +380,10 @@ export const ask = Effect.fnUntraced(function* (
       return undefined
     }
     const { runId } = journal
-    const one = { runId, turn: before.turns + 1, attempt, estimate: claim.success }
-    const tried = tryOnce(job, journal, conversation, one, note, purpose)
-    const came = yield* Effect.scoped(tried)
+    const { seq, turns } = before
+    const one = { runId, seq, turn: turns + 1, attempt, estimate: claim.success }
+    const tried = claimAndSend(job, journal, conversation, one, note, purpose)
+    const came = yield* job.pool === undefined ? tried : fromPool(job, journal, one, purpose, tried)
     if (came.againInMs === undefined) return came.ending
     yield* Effect.sleep(came.againInMs)
   }

@@ -11,9 +11,10 @@ import type { BudgetPoolError, Spent } from "../store/BudgetPool.ts"
 import { RunStoreError } from "../store/RunStore.ts"
 import type { Job } from "./Job.ts"
 
-/** One attempt at a model call. */
+/** One attempt at a model call. `seq` is the number of the event that claims it in the journal. */
 export interface Attempt {
   readonly runId: string
+  readonly seq: number
   readonly turn: number
   readonly attempt: number
   readonly estimate: Estimate
@@ -21,7 +22,8 @@ export interface Attempt {
 
 type Refusable<R = never> = Effect.Effect<Limits.Exhausted | undefined, RunStoreError, R>
 
-const keyOf = ({ attempt, runId, turn }: Attempt): string => `${runId} turn ${turn}.${attempt}`
+// Not by turn and attempt: a turn that a provider could not give is asked for anew, from the first attempt on.
+const keyOf = ({ runId, seq }: Attempt): string => `${runId} model call ${seq}`
 
 const tokensOf = ({ usage }: Pick<Estimate, "usage">): number => usage.promptTokens + usage.completionTokens
 

@@ -224,8 +224,8 @@ export const apply = (draft: Draft, event: RunEvent): void => {
       return
     }
     case "turn_started": {
-      const { attempt, estimate, turn } = event
-      draft.claim = { turn, attempt, estimate }
+      const { attempt, estimate, seq, turn } = event
+      draft.claim = { seq, turn, attempt, estimate }
       if (event.purpose === "handoff") draft.handoffTold = true
       if (event.note !== undefined) draft.messages.push({ role: "user", content: event.note })
       return

@@ -114,7 +114,7 @@ const Fields = Schema.Struct({
   phase: Purpose,
   handoffTold: Schema.optionalKey(Schema.Literal(true)),
   claim: Schema.optionalKey(
-    Schema.Struct({ turn: Schema.Natural, attempt: Schema.Natural, estimate: Estimate })
+    Schema.Struct({ seq: Schema.Natural, turn: Schema.Natural, attempt: Schema.Natural, estimate: Estimate })
   ),
   lastUsage: Money.Usage,
   pending: Schema.Array(PendingCall),
@@ -143,7 +143,7 @@ const Fields = Schema.Struct({
  * - `refused`: the calls that were asked for in vain since the run was last taken up
  * - `findings`: what the calls that ran have brought, by digest; `operations`: work that they started and that may go on
  * - `childTokens`: the tokens of sub-agents, which are not in `usage`; their cost is in `costUsd`
- * - `claim`: the model call that is on its way; `inbox`: the last command from outside that was taken in
+ * - `claim`: the model call that is on its way, claimed by event `seq`; `inbox`: the last command from outside that was taken in
  */
 export interface RunState extends Schema.Schema.Type<typeof Fields> {}
 
