@@ -348,49 +348,81 @@ describeDatabases((database) => {
   })
 })
 
-describe("a commit whose answer is lost", () => {
-  /** The same client, whose commits arrive, and whose next answer to one does not. */
-  const lossy = (sql: SqlClient.SqlClient) => {
-    let lost = 0
-    const reason = () =>
-      new SqlError.ConnectionError({ message: "connection reset", operation: "execute", cause: undefined })
-    const losing = <A>(text: string, answer: Effect.Effect<A, SqlError.SqlError>) =>
-      Effect.suspend(() => {
-        if (text !== "COMMIT" || lost === 0) return answer
-        lost -= 1
-        return Effect.andThen(answer, Effect.fail(new SqlError.SqlError({ reason: reason() })))
-      })
+describe("a commit that is done", () => {
+  /** A pool on a client whose next commit arrives, but answers as it is told to. */
+  const answering = Effect.fnUntraced(function* (limits: PoolLimits) {
+    const sql = yield* SqlClient.SqlClient
+    let next: Effect.Effect<void, SqlError.SqlError> | undefined
     const reserve = Effect.map(sql.reserve, (connection) => ({
       ...connection,
       execute: (...[text, params, transform]: Parameters<typeof connection.execute>) =>
-        losing(text, connection.execute(text, params, transform))
+        Effect.tap(connection.execute(text, params, transform), () => {
+          if (text !== "COMMIT" || next === undefined) return Effect.void
+          const answer = next
+          next = undefined
+          return answer
+        })
     }))
     const client = new Proxy(sql, {
       get: (target, name, receiver) => (name === "reserve" ? reserve : Reflect.get(target, name, receiver))
     })
-    return { client, loseNext: Effect.sync(() => (lost = 1)), wasLost: () => lost === 0 }
-  }
+    return {
+      pool: yield* Effect.provideService(SqlBudgetPool.make("team-a", limits), SqlClient.SqlClient, client),
+      answerNext: (answer: Effect.Effect<void, SqlError.SqlError>) => Effect.sync(() => (next = answer))
+    }
+  })
 
-  it.effect("is asked for again with the same key, and counts once", () =>
+  const lost = Effect.fail(
+    new SqlError.SqlError({
+      reason: new SqlError.ConnectionError({
+        message: "connection reset",
+        operation: "execute",
+        cause: undefined
+      })
+    })
+  )
+
+  const test = (name: string, body: Effect.Effect<void, unknown, Scope.Scope | SqlClient.SqlClient>) =>
+    it.effect(name, () => Effect.provide(Effect.scoped(body), NodeSqlite.layer({ filename: ":memory:" })))
+
+  test(
+    "and whose answer is lost, is asked for again with the same key, and counts once",
     Effect.gen(function* () {
-      const { client, loseNext, wasLost } = lossy(yield* SqlClient.SqlClient)
-      const open = SqlBudgetPool.make("team-a", { toolCalls: 1, turns: 1, usd: 1 })
-      const pool = yield* Effect.provideService(open, SqlClient.SqlClient, client)
-      const losing = <A, E, R>(claim: Effect.Effect<A, E, R>) =>
-        loseNext.pipe(
-          Effect.andThen(claim),
-          Effect.tap(() => Effect.sync(() => expect(wasLost()).toBe(true)))
+      const { answerNext, pool } = yield* answering({ toolCalls: 1, turns: 1, usd: 1 })
+      let answers = 0
+      const lose = answerNext(
+        Effect.andThen(
+          Effect.sync(() => answers++),
+          lost
         )
-      yield* losing(pool.claimCall(call("a")))
+      )
+      yield* Effect.andThen(lose, pool.claimCall(call("a")))
       expect((yield* pool.status).used).toEqual(amounts({ toolCalls: 1 }))
-      yield* losing(pool.hold(hold("a", 1)))
+      yield* Effect.andThen(lose, pool.hold(hold("a", 1)))
       expect((yield* pool.status).held).toEqual(amounts({ turns: 1, usd: 1 }))
-      yield* losing(pool.settle({ key: "a", usd: 0.5, tokens: 1 }))
+      yield* Effect.andThen(lose, pool.settle({ key: "a", usd: 0.5, tokens: 1 }))
       expect(yield* pool.status).toMatchObject({
         used: { toolCalls: 1, turns: 1, usd: 0.5, tokens: 1 },
         held: amounts({})
       })
-    }).pipe(Effect.scoped, Effect.provide(NodeSqlite.layer({ filename: ":memory:" })))
+      expect(answers).toBe(3)
+    })
+  )
+
+  test(
+    "when nobody waits for it any more, leaves nothing held",
+    Effect.gen(function* () {
+      const { answerNext, pool } = yield* answering({ usd: 1 })
+      const [committed, answer] = yield* Effect.all([Deferred.make<void>(), Deferred.make<void>()])
+      yield* answerNext(Effect.andThen(Deferred.succeed(committed, undefined), Deferred.await(answer)))
+      const holding = yield* Effect.forkChild(pool.hold(hold("a", 1)))
+      yield* Deferred.await(committed)
+      const stopping = yield* Effect.forkChild(Fiber.interrupt(holding))
+      yield* wait("50 millis")
+      yield* Deferred.succeed(answer, undefined)
+      yield* Fiber.join(stopping)
+      expect((yield* pool.status).held).toEqual(amounts({}))
+    })
   )
 })
 
