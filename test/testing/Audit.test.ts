@@ -732,7 +732,7 @@ const short = { resource: "turns", used: 1, limit: 4 } as const
 const limits: ReadonlyArray<Breach> = [
   breach(
     7,
-    "turn 1 is to handoff, and the run is there to investigate",
+    "turn 1 is to hand over, and the run is there to investigate",
     begun,
     asked(1, { purpose: "handoff" })
   ),
@@ -797,7 +797,7 @@ const limits: ReadonlyArray<Breach> = [
     ...turn(1, [read]),
     start(read)
   ),
-  breach(7, "call c1 (read_file) is started to handoff, which is not what its tool is for", ...one(read), {
+  breach(7, "call c1 (read_file) is started to hand over, which is not what its tool is for", ...one(read), {
     ...(start(read) as Of<"tool_start">),
     purpose: "handoff"
   }),
@@ -826,14 +826,14 @@ const limits: ReadonlyArray<Breach> = [
   ),
   breach(
     7,
-    "2 turns are said to be used, and it is 1 turns",
+    "2 turns are said to be used, and the journal counts 1 turns",
     started(reserved),
     ...turn(1, [read]),
     handoff({ ...short, used: 2 })
   ),
   breach(
     7,
-    "4 turns are said to be used up to investigate, and there is room",
+    "the limit of 4 turns is said to be reached, and there is room",
     started({ turns: 4 }),
     ...turn(1, [read]),
     handoff(short)
@@ -970,6 +970,29 @@ describe("an event that breaks a law is named", () => {
       for (const one of breaches) it(`law ${one.law}: ${one.problem}`, () => expectBreach(one))
     })
   }
+})
+
+describe("a stop at a time limit", () => {
+  const overdue = (used: number) =>
+    eventsOf([
+      started({ timeMs: 1000 }),
+      ...turn(1, [write]),
+      start(write),
+      operation(),
+      { ...(result(write) as Of<"tool_result">), elapsedMs: 1000 },
+      { ...(ended as Of<"operation_ended">), elapsedMs: 5000 },
+      stopped("budget_exceeded", "max_budget", { exhausted: { resource: "time", used, limit: 1000 } })
+    ])
+
+  it("may wait for work that goes on, and says what was used when it was reached", () => {
+    expect(Audit.audit(overdue(1000), { graceMs: 0 })).toEqual([])
+    expect(Audit.audit(overdue(999), { graceMs: 0 })).toMatchObject([
+      { law: 7, problem: "the limit of 1000 ms is said to be reached, and there is room" }
+    ])
+    expect(Audit.audit(overdue(6000), { graceMs: 0 })).toMatchObject([
+      { law: 7, problem: "6000 ms are said to be used, and the journal counts 5001 ms" }
+    ])
+  })
 })
 
 describe("the grace of a time limit", () => {

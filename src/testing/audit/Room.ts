@@ -62,6 +62,8 @@ const shown: Record<Limits.Resource, (amount: number) => string> = {
   tool_calls: (n) => `${n} tool calls`
 }
 
+const doing: Record<Limits.Purpose, string> = { investigate: "investigate", handoff: "hand over" }
+
 function* room(
   { limits }: Ledger,
   used: Limits.Used,
@@ -73,7 +75,7 @@ function* room(
     if (!isUsedUp(limits, used, resource, purpose)) continue
     const show = shown[resource]
     const most = show(ceiling(limits, resource, purpose) ?? 0)
-    yield broken(7, `${what} begins to ${purpose} with ${show(used[names[resource]])} of ${most} used`)
+    yield broken(7, `${what} begins to ${doing[purpose]} with ${show(used[names[resource]])} of ${most} used`)
   }
 }
 
@@ -110,7 +112,7 @@ function* fits(
 function* asked(before: Ledger, event: Of<"turn_started">, elapsedMs: number): Generator<Problem> {
   const { attempt, estimate, purpose, turn } = event
   if (purpose !== before.phase) {
-    yield broken(7, `turn ${turn} is to ${purpose}, and the run is there to ${before.phase}`)
+    yield broken(7, `turn ${turn} is to ${doing[purpose]}, and the run is there to ${doing[before.phase]}`)
   }
   // A turn that is tried again was begun before: it only has to be in time.
   const resources = attempt === 1 ? all.filter((name) => endsTurns(before.limits, name)) : (["time"] as const)
@@ -133,7 +135,7 @@ function* started(
   const name = nameOf(call)
   const used = usedBy(before, elapsedMs)
   if (purpose !== (call.planned.purpose ?? "investigate")) {
-    yield broken(7, `${name} is started to ${purpose}, which is not what its tool is for`)
+    yield broken(7, `${name} is started to ${doing[purpose]}, which is not what its tool is for`)
   }
   yield* fits(before, { usd: holdUsd ?? 0, tokens: holdTokens ?? 0 }, purpose, name)
   if (continues(call)) return
@@ -170,20 +172,21 @@ function* exhausted(
   // What others have used of a shared budget is not in this journal.
   if (pool !== undefined) return
   const show = shown[resource]
-  const { limits, phase } = before
+  const { limits } = before
   const name = names[resource]
   if (limits[name] !== limit) {
     const is = limits[name] === undefined ? "none" : show(limits[name])
     yield broken(7, `a limit of ${show(limit)} is said to be used up, and the limit is ${is}`)
     return
   }
-  const counted = usedBy(before, elapsedMs)[name]
-  const right = resource === "time" ? used >= before.elapsedMs && used <= counted : used === counted
-  if (!right) yield broken(7, `${show(used)} are said to be used, and it is ${show(counted)}`)
+  const counts = usedBy(before, elapsedMs)
+  const counted = counts[name]
+  const right = resource === "time" ? used <= counted : used === counted
+  if (!right) yield broken(7, `${show(used)} are said to be used, and the journal counts ${show(counted)}`)
   // Where the worst case is held, a limit ends a run when the next turn does not fit any more.
   const holds = limits.money === "hold" && (resource === "usd" || resource === "tokens")
-  if (!holds && !isUsedUp(limits, usedBy(before, elapsedMs), resource, "investigate")) {
-    yield broken(7, `${show(limit)} are said to be used up to ${phase}, and there is room`)
+  if (!holds && !isUsedUp(limits, { ...counts, [name]: used }, resource, "investigate")) {
+    yield broken(7, `the limit of ${show(limit)} is said to be reached, and there is room`)
   }
 }
 

@@ -206,6 +206,7 @@ function* ofType(event: RunEvent, place: Place): Generator<Alteration> {
         event: { ...event, contract: { tool: "another" } }
       }
       yield { field: "messages", verdict: "harmless", event: { ...event, messages: [] } }
+      yield { field: "tags", verdict: "harmless", event: { ...event, tags: ["another"] } }
       yield { field: "after", verdict: "harmless", event: { ...event, after: "another" } }
       yield {
         field: "parent",
