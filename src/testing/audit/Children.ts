@@ -4,6 +4,7 @@
  */
 import type { Of, RunEvent } from "../../run/RunEvent.ts"
 import { broken, type Law } from "./Law.ts"
+import * as Ledger from "./Ledger.ts"
 
 /** A breach of a law, and the event by which it is broken. */
 export interface Finding {
@@ -77,15 +78,14 @@ interface Total {
   readonly usd: number
 }
 
-/** What a child had cost when it said so: at each turn, and when it stopped. */
-const totalsOf = (child: Journal): ReadonlyArray<Total> =>
-  child.flatMap((event) =>
-    event.type === "turn"
-      ? [{ at: event.at, usd: event.totalUsd }]
-      : event.type === "run_stopped"
-        ? [{ at: event.at, usd: event.costUsd }]
-        : []
-  )
+/** What a child had cost after each of its events; a model call on its way counts when it is over, or lost. */
+const totalsOf = (child: Journal): ReadonlyArray<Total> => {
+  const ledger = Ledger.empty(child[0]?.runId ?? "")
+  return child.map((event) => {
+    Ledger.record(ledger, event)
+    return { at: event.at, usd: ledger.usd }
+  })
+}
 
 /** What the child may have told by then: dates are no finer than a millisecond, so it may be any total of the last one. */
 const possible = (totals: ReadonlyArray<Total>, at: string): ReadonlySet<number> => {
