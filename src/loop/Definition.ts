@@ -21,13 +21,19 @@ import type * as Policy from "./Policy.ts"
 import { Probe } from "./Probe.ts"
 import type * as ToolRunner from "./ToolRunner.ts"
 
-/** A money limit is set, and the price of the model is not known: put it into `PriceBook`. */
+/**
+ * A money limit is set, and the price of the model is not known: put it into `PriceBook`. `pool` names the shared budget
+ * whose limit it is, if it is not the run's own.
+ */
 export class UnpricedModel extends Schema.TaggedError<UnpricedModel>()("UnpricedModel", {
   agent: Schema.String,
-  model: Schema.String
+  model: Schema.String,
+  pool: Schema.optionalKey(Schema.String)
 }) {
   override get message(): string {
-    return `${this.agent} has a money limit, but the price of the model ${this.model} is not known: add it to PriceBook`
+    const who =
+      this.pool === undefined ? this.agent : `${this.agent} spends from the budget pool ${this.pool}, which`
+    return `${who} has a money limit, but the price of the model ${this.model} is not known: add it to PriceBook`
   }
 }
 

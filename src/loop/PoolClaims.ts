@@ -104,3 +104,12 @@ export const keeps = (job: Job, { resource }: Limits.Exhausted): Effect.Effect<b
         Effect.result(job.pool.status),
         (status) => Result.isSuccess(status) && Limits.keeps(status.success.limits, resource)
       )
+
+/** The pool whose money this job's runs spend, if it has a limit of money. Asked before a run is begun or taken up. */
+export const ofMoney = ({ pool }: Job): Effect.Effect<string | undefined, RunStoreError> =>
+  pool === undefined
+    ? Effect.undefined
+    : pool.status.pipe(
+        Effect.map(({ limits, pool }) => (limits.usd === undefined ? undefined : pool)),
+        Effect.mapError(stopped(""))
+      )

@@ -34,6 +34,7 @@ import {
 import { Drain, isRequested } from "./Drain.ts"
 import * as Inbox from "./Inbox.ts"
 import type { Job } from "./Job.ts"
+import * as PoolClaims from "./PoolClaims.ts"
 import * as Session from "./Session.ts"
 
 /** What a run is asked, and how. */
@@ -85,11 +86,15 @@ const ready = Effect.fnUntraced(function* (
       return yield* new HoldUnavailable({ agent, problem })
     }
   }
-  if (usd !== undefined && job.priceOf(job.model) === undefined) {
-    return yield* new UnpricedModel({
-      agent: definition.name,
-      model: job.model ?? "that the provider does not name"
-    })
+  if (job.priceOf(job.model) === undefined) {
+    const pool = usd === undefined ? yield* PoolClaims.ofMoney(job) : undefined
+    if (usd !== undefined || pool !== undefined) {
+      return yield* new UnpricedModel({
+        agent: definition.name,
+        model: job.model ?? "that the provider does not name",
+        ...(pool === undefined ? undefined : { pool })
+      })
+    }
   }
   return job
 })
