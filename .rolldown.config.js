@@ -8,6 +8,7 @@ const entries = [
   "store/NodeSqlite",
   "store/Postgres",
   "testing/index",
+  "testing/crash/VictimMain",
   "cli/main"
 ]
 

@@ -80,8 +80,8 @@ export interface Options<RO, LE, RI, SE> extends Subject.Options<RO, LE, RI> {
  * The final transcript, the cost and the ending have to be those of the undisturbed run, with these exceptions: a model
  * call that was lost counts as a turn and costs its estimate, so that a limit may come earlier; a tool that was broken is
  * answered with an error; and the outcome of a tool that changes the world may be unknown. Then its `Reconcile` is asked,
- * or else the kit says what it has seen. What needs no person is never repeated and never lost: a read-only or idempotent
- * tool runs at least once, any other at most once.
+ * or else the kit says what it has seen take place. A read-only or idempotent tool runs at least once, any other at most
+ * once.
  *
  * Fails only if the layer or the store cannot be had.
  */

@@ -48,11 +48,9 @@ export const obey = Effect.gen(function* () {
 /** Runs a subject in a process of its own until that is killed. */
 export const kill = (orders: Orders, flags: ReadonlyArray<string>): Effect.Effect<void, Module.KillFailed> =>
   Effect.callback((resume) => {
-    // As it is published, or as it is in development.
-    const entry = new URL(
-      import.meta.url.endsWith(".ts") ? "./VictimMain.ts" : "./VictimMain.js",
-      import.meta.url
-    )
+    // As it is published, wherever this module is put then, or as it is in development.
+    const main = import.meta.url.endsWith(".ts") ? "./VictimMain.ts" : "../testing/crash/VictimMain.js"
+    const entry = new URL(main, import.meta.url)
     const child = spawn(process.execPath, ["--no-warnings", ...flags, fileURLToPath(entry)], {
       stdio: ["ignore", "ignore", "pipe"],
       env: { ...process.env, [variable]: JSON.stringify(orders) }
