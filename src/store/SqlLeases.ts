@@ -128,7 +128,8 @@ export const make = (sql: SqlClient.SqlClient, once: Once, time: Duration.Input)
       const release = Effect.exit(once(runId, releaseText, [runId, holder]))
       return held.gone ? Effect.void : inWorldTime(atMost(releaseLimit, () => Effect.void)(release))
     })
-    const [taken] = yield* once(runId, takeText, [runId, holder, leaseMs])
+    // What is given up on its way may arrive after it was given back, and then nobody would hold it.
+    const [taken] = yield* Effect.uninterruptible(once(runId, takeText, [runId, holder, leaseMs]))
     if (taken === undefined) {
       held.gone = true
       return yield* new RunBusy({ runId })

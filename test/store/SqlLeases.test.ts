@@ -176,4 +176,17 @@ describeShared((where) => {
       expect(tags.filter((tag) => tag === "RunBusy")).toHaveLength(31)
     })
   )
+
+  test("whoever gives up while asking for it keeps nobody else out", 15, ({ sql, store }) =>
+    Effect.gen(function* () {
+      for (let i = 0; i < 100; i++) {
+        const asking = Effect.scoped(store.lease(`run ${i}`))
+        const fiber = yield* Effect.forkChild(asking, { startImmediately: true })
+        yield* wait(`${(i % 20) / 10} millis`)
+        yield* Fiber.interrupt(fiber)
+      }
+      yield* wait("300 millis")
+      expect(yield* sql`SELECT run_id FROM checkrein_leases`).toEqual([])
+    })
+  )
 })
