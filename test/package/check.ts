@@ -27,6 +27,25 @@ const onDisk = await Effect.runPromise(Effect.provide(Effect.andThen(greet, runs
 console.log([inMemory, onDisk.length, ToolFailure.recoverable("no").kind].join(" "))
 `
 
+const subject = `
+import { Agent } from "checkrein"
+import { Scripted } from "checkrein/provider"
+import { CrashKit } from "checkrein/testing"
+
+const script = Scripted.make("hello", [Scripted.text("hello")])
+export default CrashKit.subject({ agent: Agent.make("greeter"), input: "hi", layer: Scripted.layer(script) })
+`
+
+const kill = `
+import { CrashKit } from "checkrein/testing"
+import { Effect } from "effect"
+
+const module = new URL("./subject.mjs", import.meta.url)
+const only = ({ point }) => point === "in model call"
+const { broken, visits } = await Effect.runPromise(CrashKit.checkKilled(module, { only }))
+console.log([visits[0].stops.join(), visits[0].lostTurns, broken.length].join(" "))
+`
+
 const options = {
   compilerOptions: {
     module: "nodenext",
@@ -60,6 +79,10 @@ try {
   writeFileSync(join(folder, "tsconfig.json"), JSON.stringify(options))
   const said = inFolder(process.execPath, "--no-warnings", "main.mjs")
   if (said !== "hello 1 recoverable") throw new Error(`the installed package says: ${said}`)
+  writeFileSync(join(folder, "subject.mjs"), subject)
+  writeFileSync(join(folder, "kill.mjs"), kill)
+  const killed = inFolder(process.execPath, "--no-warnings", "kill.mjs")
+  if (killed !== "killed 1 0") throw new Error(`the crash kit of the installed package says: ${killed}`)
   inFolder(process.execPath, join("node_modules", "typescript", "bin", "tsc"))
   inFolder(
     process.execPath,
