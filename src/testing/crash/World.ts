@@ -9,8 +9,9 @@ const underKey = (ledger: Ledger.Ledger, key: string): boolean =>
   ledger.read().some((entry) => entry._tag === "Happened" && entry.key === key)
 
 /**
- * Says that something took place in the world, once for each time that it did: a charge, a mail, a row. Stands where the
- * effect stands in a fake of a service, or in a handler. Outside of the crash kit it does nothing.
+ * Says that something took place in the world, once for each time that it did: a charge, a mail, a row; reading is
+ * nothing that takes place. Stands where the effect stands in a fake of a service, or in a handler. Outside of the crash
+ * kit it does nothing.
  *
  * @example
  * ```ts
