@@ -38,10 +38,20 @@ export const hold = (state: RunState, { purpose }: PendingCall, waiting: number)
   }
 }
 
-/** What the child of this call may use. */
+/**
+ * What the child of this call may use in all. What it has used and its parent has not heard of comes out of what is held
+ * for it: that is what the parent has left by its own books.
+ */
 export const of = ({ limits, pending }: RunState, callId: string): Allowance => {
+  const hold = limits.money === "hold"
   const call = pending.find((each) => each.callId === callId)
-  return { usd: call?.holdUsd, tokens: call?.holdTokens, hold: limits.money === "hold" }
+  if (call === undefined) return { hold }
+  const { childCostUsd = 0, childTokens = 0, holdTokens, holdUsd } = call
+  return {
+    usd: holdUsd === undefined ? undefined : Money.add(childCostUsd, holdUsd),
+    tokens: holdTokens === undefined ? undefined : childTokens + holdTokens,
+    hold
+  }
 }
 
 /**
@@ -57,18 +67,14 @@ export const renew = (child: RunState, own: Limits.Limits, allowance: Allowance)
     ...(tokens === undefined ? undefined : { tokens }),
     ...(money === undefined ? undefined : { money })
   }
-  return within(limits, allowance, State.used(child))
+  return within(limits, allowance)
 }
 
-/** Limits of a child's agent, and within them what its parent allows on top of what the child has used. */
-export const within = (
-  limits: Limits.Limits,
-  { hold, tokens, usd }: Allowance,
-  used: { readonly usd: number; readonly tokens: number }
-): Limits.Limits => {
+/** Limits of a child's agent, and within them what its parent allows. */
+export const within = (limits: Limits.Limits, { hold, tokens, usd }: Allowance): Limits.Limits => {
   const most = {
-    ...(usd === undefined ? undefined : { usd: Money.add(used.usd, usd) }),
-    ...(tokens === undefined ? undefined : { tokens: used.tokens + tokens })
+    ...(usd === undefined ? undefined : { usd }),
+    ...(tokens === undefined ? undefined : { tokens })
   }
   return { ...Limits.lower(limits, most), ...(hold ? { money: "hold" } : undefined) }
 }

@@ -14,7 +14,10 @@ export interface ChildUse {
   readonly childTokens: number
 }
 
-/** What a parent lets a child use on top of what it has used already. Absent where the parent has no limit. */
+/**
+ * What a parent lets a child use in all: what the parent knows that it has used, and what is held for it beside that.
+ * Absent where the parent has no limit.
+ */
 export interface Allowance {
   readonly usd?: number | undefined
   readonly tokens?: number | undefined
@@ -35,6 +38,9 @@ export interface ChildLink {
 export const ChildLink = Context.Reference<ChildLink | undefined>("checkrein/loop/ChildLink", {
   defaultValue: () => undefined
 })
+
+/** The id of the run that a call starts. */
+export const idOf = (runId: string, callId: string): string => `${runId}/${callId}`
 
 /** Whether a tool is an agent: whatever it is annotated with, its run may have changed something. */
 export const IsAgent = Context.Reference<boolean>("checkrein/loop/IsAgent", {

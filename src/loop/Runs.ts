@@ -125,7 +125,7 @@ const opening = Effect.fnUntraced(function* (
 ) {
   const own = yield* limitsOf(definition, options.limits)
   const { allowance } = around
-  const limits = allowance === undefined ? own : Allowances.within(own, allowance, { usd: 0, tokens: 0 })
+  const limits = allowance === undefined ? own : Allowances.within(own, allowance)
   const job = yield* ready(definition, around, limits)
   const earlier = options.after === undefined ? [] : yield* transcriptOf(definition, options.after)
   const system: ReadonlyArray<Message> =

@@ -12,8 +12,9 @@ import type { Limits } from "../run/Limits.ts"
 import type { Message } from "../run/Message.ts"
 import type { Body, LiveEvent, Parent } from "../run/RunEvent.ts"
 import * as RunExit from "../run/RunExit.ts"
-import type * as RunState from "../run/RunState.ts"
-import { type Lease, RunStore } from "../store/RunStore.ts"
+import * as RunState from "../run/RunState.ts"
+import { type Lease, load, RunStore } from "../store/RunStore.ts"
+import { idOf } from "./ChildRun.ts"
 import * as Inbox from "./Inbox.ts"
 import type { Job } from "./Job.ts"
 import * as Journal from "./Journal.ts"
@@ -103,10 +104,42 @@ export const create = Effect.fnUntraced(function* (job: Job, start: Start, lease
   return Fold.snapshot(journal.state())
 })
 
+/**
+ * What the runs below a run have used whose driver has died in the middle of them: it could not say so itself, and the run
+ * may end before they are taken up again.
+ */
+const unheard = Effect.fnUntraced(function* ({ pending, runId, status }: RunState.RunState) {
+  const told: Array<Body> = []
+  if (status !== "running") return told
+  for (const { agent, callId, status, tool } of pending) {
+    if (agent !== true || status !== "running") continue
+    const child = yield* Effect.catchTag(load(idOf(runId, callId)), "RunNotFound", () => Effect.undefined)
+    // Its own word, as it would have come from it: at its last turn, or at its end.
+    const last = child?.events.findLast(({ type }) => type === "turn" || type === "run_stopped")
+    if (child === undefined || last === undefined) continue
+    const childCostUsd = last.type === "turn" ? last.totalUsd : last.type === "run_stopped" ? last.costUsd : 0
+    const { tokens } = RunState.used(child.state)
+    const content = Words.cancelled(tool)
+    told.push({
+      type: "tool_result",
+      callId,
+      tool,
+      content,
+      ok: false,
+      ms: 0,
+      disposition: "cancelled",
+      childCostUsd,
+      childTokens: tokens
+    })
+  }
+  return told
+})
+
 /** Ends a run that nobody drives. */
 export const cancel = Effect.fnUntraced(function* (state: RunState.RunState, reason: string, lease: Lease) {
   const { agent, inbox, runId } = state
   const journal = yield* Journal.make(runId, state, lease, yield* listenersOf(agent, undefined))
+  journal.stage(...(yield* unheard(state)))
   journal.stage({ type: "run_resumed", inbox, messages: [] })
   yield* journal.commit(Loop.stopped(journal, Inbox.cancelledFor(reason)))
 })
@@ -160,6 +193,7 @@ export const resume = Effect.fnUntraced(function* (
   // Its driver has died in the middle of a model call, and could not tell the shared budget.
   if (state.claim !== undefined) yield* PoolClaims.settleLost(job, { runId, ...state.claim })
   const journal = yield* Journal.make(runId, state, lease, yield* listenersOf(job.agent, watcher))
+  journal.stage(...(yield* unheard(state)))
   journal.stage({
     type: "run_resumed",
     inbox: commands.at(-1)?.id ?? state.inbox,

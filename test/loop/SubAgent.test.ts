@@ -7,6 +7,7 @@ import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Schema from "effect/Schema"
+import * as TestClock from "effect/testing/TestClock"
 import {
   Agent,
   type Limits,
@@ -945,4 +946,64 @@ describe("a crash of the parent during the child", () => {
     expect(ran).toEqual(["write 1"])
     yield* settle
   })
+
+  const turnOf = (n: number) => (event: RunEvent.RunEvent) =>
+    event.runId === "r/c" && event.type === "turn" && event.turn === n
+
+  check(
+    "what the child has used that its parent has not heard of comes out of what it may use",
+    function* () {
+      const turns = Array.from({ length: 60 }, (_, i) => call("read", `${i}`, `${i}`))
+      const { lead } = family({
+        lead: asksOnce(),
+        helper: model(turns, "helper"),
+        helperLimits: { turns: 100 },
+        helperPolicy: { repetition: "off" },
+        limits: { usd: (perTurn.lead + 20 * perTurn.helper) / 1e9 }
+      })
+      yield* priced(Effect.exit(crashing(Agent.run(lead, "go", { runId: "r" }), { after: turnOf(15) })))
+      const { exit } = yield* resume(lead)
+      expectTag(exit, "BudgetExceeded")
+      expect(nano(exit.run.costUsd)).toBe(perTurn.lead + 20 * perTurn.helper)
+    }
+  )
+
+  check("a child that was driven on by itself meanwhile gets no more than what is left", function* () {
+    const turns = Array.from({ length: 60 }, (_, i) => call(i === 0 ? "ask" : "read", `${i}`, `${i}`))
+    const { helper, lead } = family({
+      lead: asksOnce(),
+      helper: model(turns, "helper"),
+      helperLimits: { turns: 100 },
+      helperPolicy: { repetition: "off" },
+      limits: { usd: (perTurn.lead + 20 * perTurn.helper) / 1e9 }
+    })
+    const { exit } = yield* run(lead)
+    yield* Agent.decide(expectTag(exit, "ApprovalRequired").calls[0], Agent.approve())
+    yield* priced(Agent.outcome(Agent.resume(helper, "r/c", { limits: { turns: 15 } })))
+    yield* priced(Agent.outcome(Agent.resume(helper, "r/c", { limits: { turns: 100, usd: 1 } }))).pipe(
+      (rest) => crashing(Effect.exit(rest), { after: turnOf(18) })
+    )
+    const { exit: end } = yield* resume(lead)
+    expectTag(end, "BudgetExceeded")
+    expect(nano(end.run.costUsd)).toBe(perTurn.lead + 20 * perTurn.helper)
+  })
+
+  for (const [what, end] of [
+    ["a deadline", (lead: Runnable<string>) => resume(lead)],
+    ["a Stop", () => Agent.cancel("r", "enough")]
+  ] as const) {
+    check(`the parent pays for the child also if ${what} ends it before the child goes on`, function* () {
+      const { lead } = family({
+        lead: asksOnce(),
+        helper: model([call("read", "a", "1"), call("read", "b", "2"), Scripted.text("helped")], "helper"),
+        limits: { deadline: new Date(60_000) }
+      })
+      yield* priced(Effect.exit(crashing(Agent.run(lead, "go", { runId: "r" }), { after: turnOf(2) })))
+      yield* TestClock.adjust("2 minutes")
+      yield* end(lead)
+      expect((yield* summary("r")).status).not.toBe("running")
+      expect(nano((yield* summary("r")).costUsd)).toBe(perTurn.lead + 2 * perTurn.helper)
+      yield* expectRolledUp("r", ["r/c"])
+    })
+  }
 })
