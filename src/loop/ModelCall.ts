@@ -5,6 +5,7 @@ import * as AiError from "effect/ai/AiError"
 import * as LanguageModel from "effect/ai/LanguageModel"
 import type * as Prompt from "effect/ai/Prompt"
 import type * as Response from "effect/ai/Response"
+import * as Cause from "effect/Cause"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Random from "effect/Random"
@@ -297,6 +298,15 @@ const send = Effect.fnUntraced(function* (
     const came: Came = { ending: endingOf(error, journal.state()), spent }
     return came
   }
+  const { limits } = journal.state()
+  const used = RunState.used(journal.state(), journal.elapsedMs())
+  const after = { ...used, usd: Money.add(used.usd, failed.costUsd), tokens: used.tokens + tokens }
+  if (Limits.exhausted(limits, after, purpose) !== undefined) {
+    // It was paid for, and used up what was left: what comes next is asked of the limits.
+    yield* journal.commit(failed)
+    const last: Came = { spent }
+    return last
+  }
   yield* journal.commit({ ...failed, retryInMs })
   const came: Came = { againInMs: retryInMs, spent }
   return came
@@ -343,9 +353,17 @@ const fromPool = Effect.fnUntraced(function* (
     return refused
   }
   const lost = PoolClaims.settleLost(job, one)
-  const came = yield* Effect.onInterrupt(attempt, () => Effect.ignore(lost, { log: "Warn" }))
-  yield* came.spent === undefined ? lost : PoolClaims.settle(job, one, came.spent)
-  return came
+  // Nothing may come between what the run counts and what the budget is told. If its store has failed, nobody knows what
+  // the run counts: then the budget is told when the run is taken up again.
+  return yield* Effect.uninterruptibleMask((restore) =>
+    restore(attempt).pipe(
+      Effect.onErrorIf(
+        (cause) => !Cause.hasFails(cause) && journal.state().seq > one.seq,
+        () => Effect.ignore(lost, { log: "Warn" })
+      ),
+      Effect.tap(({ spent }) => (spent === undefined ? lost : PoolClaims.settle(job, one, spent)))
+    )
+  )
 }, Effect.scoped)
 
 /**

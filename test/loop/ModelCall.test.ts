@@ -70,6 +70,41 @@ const finish = (reason: Response.FinishReason): Response.FinishPartEncoded =>
     response: undefined
   }) as unknown as Response.FinishPartEncoded
 
+describe("a failed attempt that was paid for", () => {
+  it.effect(
+    "is not tried again when it has used up the money: the limit is passed by one attempt at most",
+    () =>
+      Effect.gen(function* () {
+        const w = yield* world([])
+        const reason = new AiError.InvalidOutputError({
+          description: "no JSON",
+          usage: { promptTokens: 100, completionTokens: 10, totalTokens: 110 }
+        })
+        const failing = Effect.fail(AiError.make({ module: "m", method: "generateText", reason }))
+        const model = Effect.map(
+          LanguageModel.LanguageModel,
+          (real): LanguageModel.LanguageModel => ({
+            ...real,
+            generateText: () => failing
+          })
+        )
+        const limited = Agent.make("analyst", { toolkit: Tools, limits: { usd: 0.15 } })
+        const run = Effect.flatMap(model, (service) =>
+          Effect.provideService(
+            Agent.run(limited, "go", { runId: "r" }),
+            LanguageModel.LanguageModel,
+            service
+          )
+        )
+        const ending = yield* outcomeDuring(minutes, w.in(run))
+        const events = yield* w.journal()
+        const state = checkEnding(ending, events, "budget_exceeded", "max_budget")
+        assert.lengthOf(of(events, "turn_failed"), 2)
+        assert.strictEqual(state.costUsd, 0.2)
+      })
+  )
+})
+
 describe("retries", () => {
   it.effect("500: three more attempts, with growing waits, each written down, none of them a turn", () =>
     Effect.gen(function* () {

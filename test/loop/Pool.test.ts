@@ -1,17 +1,32 @@
 import { describe, expect } from "@effect/vitest"
+import * as LanguageModel from "effect/ai/LanguageModel"
+import * as Model from "effect/ai/Model"
 import * as Tool from "effect/ai/Tool"
 import * as Toolkit from "effect/ai/Toolkit"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Schema from "effect/Schema"
+import * as Stream from "effect/Stream"
 import * as TestClock from "effect/testing/TestClock"
 import { Agent, type Limits, PriceBook, RequestParams } from "../../src/index.ts"
 import * as Scripted from "../../src/provider/Scripted.ts"
 import * as BudgetPool from "../../src/store/BudgetPool.ts"
 import * as MemoryBudgetPool from "../../src/store/MemoryBudgetPool.ts"
 import { ToolPolicy } from "../../src/tool/index.ts"
-import { check, crashing, expectTag, finish, journal, of, reader, results, settle, usage } from "./support.ts"
+import {
+  check,
+  crashing,
+  expectTag,
+  finish,
+  journal,
+  of,
+  reader,
+  results,
+  settle,
+  usage,
+  withTime
+} from "./support.ts"
 
 const Prices = PriceBook.layer({ bot: { input: 2, output: 12 } })
 /** Ten tokens in and five out. */
@@ -206,6 +221,84 @@ describe("money and tokens", () => {
         const { exit } = yield* finish(Agent.resume(agent, "r"))
         expectTag(exit, "Completed")
         expect((yield* status).used.turns).toBe(exit.run.turns)
+      })
+    )
+  })
+
+  check("a turn that a provider could not give counts when it is asked for anew", function* () {
+    yield* withPool({ usd: 1 })(
+      Effect.gen(function* () {
+        let isDown = true
+        const script = Scripted.make("bot", (turn) => (turn === 0 ? reads(1)[0] : Scripted.text("done")))
+        const reply: typeof script.reply = (turn, transcript) =>
+          turn === 1 && isDown ? Scripted.fail(500) : script.reply(turn, transcript)
+        const agent = Agent.make("bot", { toolkit: tools }).pipe(
+          Agent.provide(
+            Layer.mergeAll(
+              tools.toLayer({ read: ({ q }) => Effect.succeed(q), note: ({ q }) => Effect.succeed(q) }),
+              Scripted.layer({ ...script, reply }, { usage }),
+              Prices
+            )
+          )
+        )
+        const { exit } = yield* withTime(finish(Agent.run(agent, "go", { runId: "r" })))
+        expectTag(exit, "ProviderUnavailable")
+        isDown = false
+        const { exit: end } = yield* finish(Agent.resume(agent, "r"))
+        expectTag(end, "Completed")
+        expect((yield* status).used).toMatchObject({ turns: 2, usd: end.run.costUsd })
+      })
+    )
+  })
+
+  check("a model call that breaks down counts as it does in the run", function* () {
+    yield* withPool({ usd: 1 })(
+      Effect.gen(function* () {
+        const model = LanguageModel.make({
+          generateText: () => Effect.die("broken"),
+          streamText: () => Stream.die("broken")
+        })
+        const breaking = Agent.make("bot").pipe(
+          Agent.provide(
+            Layer.mergeAll(
+              Layer.effect(LanguageModel.LanguageModel, model),
+              Layer.succeed(Model.ModelName, "bot"),
+              Prices
+            )
+          )
+        )
+        yield* crashing(Effect.exit(Agent.run(agentOf(reads(1)), "go", { runId: "r" })), {
+          before: (event) => event.type === "turn_started" && event.turn === 2
+        })
+        const { exit } = yield* finish(Agent.resume(breaking, "r"))
+        expectTag(exit, "RunFailed")
+        expect(exit.run.turns).toBe(2)
+        expect((yield* status).used).toMatchObject({ turns: 2, usd: exit.run.costUsd })
+      })
+    )
+  })
+
+  check("a Stop while a turn is being settled does not keep it from the pool", function* () {
+    yield* withPool({ usd: 1 })(
+      Effect.gen(function* () {
+        const pool = yield* BudgetPool.BudgetPool
+        const slow: BudgetPool.BudgetPool["Service"] = {
+          ...pool,
+          settle: (spent) => Effect.andThen(Effect.sleep("5 seconds"), pool.settle(spent))
+        }
+        const run = Agent.run(agentOf([Scripted.text("done")]), "go", { runId: "r" })
+        const fiber = yield* Effect.forkChild(Effect.provideService(run, BudgetPool.BudgetPool, slow), {
+          startImmediately: true
+        })
+        yield* settle
+        yield* TestClock.adjust("1 second")
+        yield* Effect.forkChild(Fiber.interrupt(fiber), { startImmediately: true })
+        yield* settle
+        yield* TestClock.adjust("10 seconds")
+        yield* Fiber.await(fiber)
+        const [stopped] = of(yield* journal("r"), "run_stopped")
+        expect(stopped).toMatchObject({ turns: 1, costUsd: perTurn })
+        expect((yield* status).used).toMatchObject({ turns: 1, usd: perTurn })
       })
     )
   })
