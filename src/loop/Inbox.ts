@@ -133,7 +133,7 @@ export const somethingArrived = Effect.fnUntraced(function* (job: Job, journal: 
 
 /**
  * What people have answered of what a stopped run waits for, in its own inbox and in those of the runs below it, since
- * each was last driven: a name for each answer.
+ * each was last driven: a name for each answer. None where somebody has asked meanwhile that it stop.
  */
 export const answersTo = Effect.fnUntraced(
   function* (state: RunState) {
@@ -147,12 +147,11 @@ export const answersTo = Effect.fnUntraced(
       ...(question === undefined ? [] : [question])
     ]
     const answers: Array<string> = []
-    for (const runId of new Set(waiting.map((each) => each.runId))) {
+    for (const runId of new Set([state.runId, ...waiting.map((each) => each.runId)])) {
       const { inbox } = yield* store.summary(runId)
       for (const { command, id } of yield* store.inbox(runId, inbox)) {
-        const isAnswer =
-          command.type !== "cancel" &&
-          waiting.some((each) => each.runId === runId && each.callId === command.callId)
+        if (command.type === "cancel") return []
+        const isAnswer = waiting.some((each) => each.runId === runId && each.callId === command.callId)
         if (isAnswer) answers.push(`${runId} ${id}`)
       }
     }

@@ -1001,3 +1001,34 @@ describe("an unknown outcome", () => {
     expect(expectTag(read.exit, "BudgetExceeded").resource).toBe("time")
   })
 })
+
+describe("a Stop", () => {
+  check(
+    "that comes while a run is stopping for a decision counts, also if the decision comes, too",
+    function* () {
+      const { agent, ran } = asking(once(call("ask", "c")))
+      const store = yield* RunStore.RunStore
+      let stops = 0
+      // Between the stop and the moment in which the driver lets go of the run.
+      const elsewhere: RunStore.RunStore["Service"] = {
+        ...store,
+        append: (append) =>
+          Effect.gen(function* () {
+            yield* store.append(append)
+            if (!append.events.some(({ type }) => type === "run_stopped") || ++stops > 1) return
+            const answered = Effect.andThen(
+              Agent.decide({ runId: "r", callId: "c" }, Agent.approve()),
+              Agent.cancel("r", "no, stop")
+            )
+            yield* Effect.orDie(Effect.provideService(answered, RunStore.RunStore, store))
+          })
+      }
+      const { exit } = yield* Effect.provideService(run(agent), RunStore.RunStore, elsewhere)
+      expectTag(exit, "ApprovalRequired")
+      expect(ran).toEqual([])
+      const { exit: end } = yield* resume(agent)
+      expectTag(end, "Completed")
+      expect(ran).toEqual(["ask x"])
+    }
+  )
+})
