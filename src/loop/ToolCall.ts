@@ -261,7 +261,8 @@ export const execute = Effect.fnUntraced(function* (
             const next = call.attempts + tries + 1
             const short = yield* PoolClaims.call(job, journal.runId, call, next)
             if (short === undefined && mayBegin(journal, call, 0)) {
-              yield* journal.commit(startOf(claimed, {}, next))
+              journal.stage(startOf(claimed, {}, next))
+              yield* journal.commit()
               continue
             }
           }
