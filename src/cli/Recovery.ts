@@ -69,7 +69,7 @@ export const toJson = ({ failed, left, recovered }: Report) => ({
 })
 
 const part = (
-  title: string,
+  title: (runs: string) => string,
   runs: ReadonlyArray<{
     readonly runId: string
     readonly says: string
@@ -79,7 +79,7 @@ const part = (
   runs.length === 0
     ? []
     : [
-        `${title} ${runs.length === 1 ? "1 run" : `${runs.length} runs`}:`,
+        `${title(runs.length === 1 ? "1 run" : `${runs.length} runs`)}:`,
         ...runs.flatMap(({ next = [], runId, says }) => [
           `  ${Output.plain(runId)}  ${Output.plain(says)}`,
           ...next.map((command) => `    ${command}`)
@@ -90,7 +90,7 @@ const part = (
 export const screen = ({ failed, left, recovered }: Report): string =>
   [
     ...part(
-      "Took over",
+      (runs) => `Took over ${runs}`,
       recovered.map(({ state, where }) => ({
         runId: state.runId,
         says: Ending.standing(state),
@@ -98,11 +98,11 @@ export const screen = ({ failed, left, recovered }: Report): string =>
       }))
     ),
     ...part(
-      "Could not drive",
+      (runs) => `Could not drive ${runs}`,
       failed.map(({ error, runId }) => ({ runId, says: error.message }))
     ),
     ...part(
-      "Left alone",
+      (runs) => `Left ${runs} alone`,
       left.map(({ runId, why }) => ({ runId, says: why }))
     )
   ].join("\n")

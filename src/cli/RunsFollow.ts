@@ -2,9 +2,13 @@
  * `checkrein runs show --follow`: what is stored of a run, as it comes, up to its next stop. It only watches: the run may
  * be driven anywhere, and goes on when the watching ends.
  */
+import * as Cause from "effect/Cause"
+import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
 import type * as Option from "effect/Option"
 import * as Stream from "effect/Stream"
+import * as Agent from "../Agent.ts"
 import { pretty } from "../observe/Pretty.ts"
 import type { RunEvent } from "../run/RunEvent.ts"
 import { load, RunStore } from "../store/RunStore.ts"
@@ -47,6 +51,10 @@ const watchDriver = Effect.fnUntraced(function* (where: Ending.Where) {
   }
 })
 
+// That nobody reads any more ends the watching too, and then there is nobody to tell.
+const isStop = (cause: Cause.Cause<unknown>): boolean =>
+  Context.get(Cause.annotations(cause), Agent.CancelReason) !== undefined
+
 /** Follows a run up to its next stop, and ends as it has stopped; one that has stopped already is told at once. */
 export const follow = ({ agent, id, json, store: storeName }: Input) =>
   Effect.gen(function* () {
@@ -63,7 +71,11 @@ export const follow = ({ agent, id, json, store: storeName }: Input) =>
     const isEnd = (event: RunEvent) => event.type === "run_stopped" && event.seq >= (isLive ? seq : seq - 1)
     const shown = store.watch(id).pipe(Stream.takeUntil(isEnd), Stream.runForEach(yield* printer(json)))
     yield* Effect.raceFirst(shown, isLive ? watchDriver(where) : Effect.never).pipe(
-      Effect.onInterrupt(() => Output.note("Not watched any more; the run goes on as it did."))
+      Effect.onExit((exit) =>
+        Exit.isFailure(exit) && isStop(exit.cause)
+          ? Output.note("Not watched any more; the run goes on as it did.")
+          : Effect.void
+      )
     )
     const { state } = yield* load(id)
     if (!json) return yield* Drive.tell(state, { json, where })

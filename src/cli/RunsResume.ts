@@ -43,12 +43,16 @@ const untilFree = Effect.fnUntraced(function* ({ runId, seq }: RunSummary, where
   yield* Output.note(
     `The run is driven by another process, or that process has died: waiting, ${most} s at most.`
   )
-  const moves = Stream.runHead(Stream.filter(store.watch(runId, seq), ({ type }) => type !== "run_stopped"))
-  const free = yield* Effect.raceFirst(
-    Effect.as(StoredRun.untilFree(runId), true),
-    Effect.as(moves, false)
-  ).pipe(Effect.timeoutOrElse({ duration: `${most} seconds`, orElse: () => Effect.succeed(false) }))
-  if (!free) return yield* StoredRun.driven(where)
+  // It may be about to stop, and writes that in several steps.
+  const goesOn = Effect.gen(function* () {
+    yield* Stream.runHead(store.watch(runId, seq))
+    yield* Effect.sleep("1 second")
+    if ((yield* store.summary(runId)).status !== "running") return yield* Effect.never
+  })
+  yield* StoredRun.untilFree(runId).pipe(
+    Effect.raceFirst(Effect.andThen(goesOn, StoredRun.driven(where))),
+    Effect.timeoutOrElse({ duration: `${most} seconds`, orElse: () => StoredRun.driven(where) })
+  )
 })
 
 /** Resumes a run in a store that is open already. */

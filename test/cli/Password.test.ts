@@ -1,3 +1,4 @@
+import { Console, Effect } from "effect"
 import { describe, expect, it } from "vitest"
 import * as Output from "../../src/cli/Output.ts"
 import * as Password from "../../src/cli/Password.ts"
@@ -50,7 +51,6 @@ describe("the password of a database", () => {
 
   it("is in no error, be it one for people, one for a program or the stack of a bug", async () => {
     const problem = "cannot open postgres://ann:pass@h/db"
-    const { Console, Effect } = await import("effect")
     for (const effect of [
       Effect.fail(new Output.CommandFailed({ message: problem })),
       Effect.die(new Error(problem))

@@ -1,8 +1,9 @@
 import { mkdirSync, writeFileSync } from "node:fs"
 import { describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
+import * as Schedule from "effect/Schedule"
 import * as Postgres from "../store/postgres.ts"
-import { agentModule, cli, type Ended, parsed, Running, withoutEndpoint, workshop } from "./support.ts"
+import { cli, type Ended, module, parsed, Running, withoutEndpoint, workshop } from "./support.ts"
 
 const { path } = workshop()
 withoutEndpoint()
@@ -35,7 +36,7 @@ const scene = (name: string) =>
         Effect.promise(async () => spoken(await cli("run", "--root", path(name), ...store, ...args))),
       cli: (...args: ReadonlyArray<string>) =>
         Effect.promise(async () => spoken(await cli(...args, ...store))),
-      spawn: (args: ReadonlyArray<string>, env?: NodeJS.ProcessEnv) =>
+      spawn: (args: ReadonlyArray<string>, env: NodeJS.ProcessEnv = {}) =>
         Effect.acquireRelease(
           Effect.sync(() => new Running([...args, ...store], { env })),
           (running) => Effect.sync(() => running.signal("SIGKILL"))
@@ -89,7 +90,7 @@ Postgres.describePostgres("--store postgres://…", () => {
   it.live("is one store for several processes, and a stopped one leaves its run to be resumed", () =>
     Effect.gen(function* () {
       const { cli, ended, repeated, spawn } = yield* scene("stop")
-      const waiter = ["--agent", agentModule("waiter")]
+      const waiter = module("waiter")
       for (const signal of ["SIGTERM", "SIGINT"] as const) {
         const running = yield* spawn(["run", ...waiter, "Wait."])
         yield* Effect.promise(() => running.prints(/waiting to go/))
@@ -104,6 +105,74 @@ Postgres.describePostgres("--store postgres://…", () => {
         expect(yield* ended(resumed)).toMatchObject({ code: 0, stdout: "It went.\n" })
         expect(parsed(yield* cli("runs", "show", runId, "--json")).run.status).toBe("completed")
       }
+    })
+  )
+
+  it.live("shows a run of another process live, and does not take it away from it", () =>
+    Effect.gen(function* () {
+      const { cli, ended, repeated, spawn } = yield* scene("follow")
+      const running = yield* spawn(["run", ...module("ticker"), "25"])
+      const [, runId = ""] = yield* Effect.promise(() => running.prints(/▶ \S+ {2}(\S+)\n[\s\S]*turn 2/))
+      const [followed, resumed] = yield* Effect.all(
+        [cli("runs", "show", runId, "--follow"), cli("runs", "resume", runId, ...module("ticker"))],
+        { concurrency: "unbounded" }
+      )
+      expect([followed.code, followed.stdout.match(/→ tick/g)?.length]).toEqual([0, 25])
+      expect(followed.stdout).toMatch(/■ completed: answered.*\nIt has ticked\.$/)
+      expect(resumed.code).toBe(1)
+      expect(resumed.stderr).toContain(`runs show ${runId} --follow ${repeated}`)
+      expect(yield* ended(running)).toMatchObject({ code: 0, stdout: "It has ticked.\n" })
+    })
+  )
+
+  it.live("stops a run of another process in the middle of a tool, and deletes it", () =>
+    Effect.gen(function* () {
+      const { cli, ended, spawn } = yield* scene("cancel")
+      const running = yield* spawn(["run", ...module("waiter"), "--tag", "acme", "Wait."])
+      const [, runId = ""] = yield* Effect.promise(() =>
+        running.prints(/▶ \S+ {2}(\S+)\n[\s\S]*waiting to go/)
+      )
+      expect(parsed(yield* cli("runs", "delete", runId, "--json")).error.tag).toBe("RunBusy")
+      const cancelled = yield* cli("runs", "cancel", runId, "--json")
+      expect(parsed(cancelled)).toEqual({ runId, cancelled: true, status: "interrupted" })
+      expect((yield* ended(running)).code).toBe(3)
+      const deleted = yield* cli("runs", "delete", "--older-than", "0s", "--tag", "acme", "--json")
+      expect(parsed(deleted)).toEqual({ deleted: [runId] })
+      expect(parsed(yield* cli("runs", "list", "--json"))).toEqual({ runs: [] })
+    })
+  )
+
+  it.live("takes over what a dead process has left", () =>
+    Effect.gen(function* () {
+      const { cli, ended, spawn } = yield* scene("recover")
+      const running = yield* spawn(["demo", "plan", "--kill-after", "2"])
+      const [, runId = ""] = /runs resume (\S+)/.exec((yield* ended(running)).stderr) ?? []
+      expect(parsed(yield* cli("runs", "recover", "--json"))).toMatchObject({ left: [{ runId }] })
+      // Its right to drive the run ends by the clock of the database.
+      const recovered = yield* cli("runs", "recover", "--json").pipe(
+        Effect.repeat({
+          until: (ended) => parsed(ended).recovered.length > 0,
+          schedule: Schedule.spaced("1 second"),
+          times: 20
+        })
+      )
+      expect(parsed(recovered)).toMatchObject({
+        recovered: [{ runId, status: "completed" }],
+        left: [],
+        failed: []
+      })
+    })
+  )
+
+  it.live("takes an answer", () =>
+    Effect.gen(function* () {
+      const { cli } = yield* scene("answer")
+      const asker = module("asker")
+      const { runId } = parsed(yield* cli("run", ...asker, "--json", "Pay."))
+      yield* cli("runs", "approve", runId, "p1")
+      yield* cli("runs", "approve", runId, "p2", "--resume", ...asker)
+      const answered = yield* cli("runs", "answer", runId, "the red one", "--resume", ...asker)
+      expect([answered.code, JSON.parse(answered.stdout)]).toEqual([0, { done: "the red one" }])
     })
   )
 

@@ -5,11 +5,13 @@ import { type ChildProcess, spawn } from "node:child_process"
 import { mkdtempSync, rmSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
+import { DatabaseSync } from "node:sqlite"
 import { fileURLToPath } from "node:url"
 import * as NodeServices from "@effect/platform-node/NodeServices"
-import { Console, Effect } from "effect"
+import { Console, type Duration, Effect, identity } from "effect"
 import { afterAll, beforeAll } from "vitest"
 import * as Checkrein from "../../src/cli/Checkrein.ts"
+import { LeaseTime } from "../../src/store/RunStore.ts"
 
 /** What a command has printed, and how it has ended. */
 export interface Ended {
@@ -18,8 +20,7 @@ export interface Ended {
   readonly stderr: string
 }
 
-/** Runs the command in this process. */
-export const cli = async (...args: ReadonlyArray<string>): Promise<Ended> => {
+const run = async (args: ReadonlyArray<string>, leaseTime?: Duration.Input): Promise<Ended> => {
   const out: Array<string> = []
   const err: Array<string> = []
   const caught: Console.Console = Object.assign(Object.create(console), {
@@ -28,12 +29,19 @@ export const cli = async (...args: ReadonlyArray<string>): Promise<Ended> => {
   })
   const code = await Effect.runPromise(
     Checkrein.run(args, "0.0.0").pipe(
+      leaseTime === undefined ? identity : Effect.provideService(LeaseTime, leaseTime),
       Effect.provide(NodeServices.layer),
       Effect.provideService(Console.Console, caught)
     )
   )
   return { code, stdout: out.join("\n"), stderr: err.join("\n") }
 }
+
+/** Runs the command in this process. */
+export const cli = (...args: ReadonlyArray<string>): Promise<Ended> => run(args)
+
+/** The same, by a command that takes a process for dead that has kept silent for three seconds. */
+export const impatient = (...args: ReadonlyArray<string>): Promise<Ended> => run(args, "1 second")
 
 /** The one object that a command with `--json` has printed. */
 export const parsed = ({ stdout }: Pick<Ended, "stdout">) => JSON.parse(stdout)
@@ -107,6 +115,34 @@ export class Running {
   signal(name: "SIGINT" | "SIGTERM" | "SIGKILL"): void {
     this.child.kill(name)
   }
+
+  /** Reads its stdout no more, as `head` does when it has its lines. */
+  closeStdout(): void {
+    this.child.stdout?.destroy()
+  }
+}
+
+/** The flags that name a module of `agents/`. */
+export const module = (name: string): ReadonlyArray<string> => ["--agent", agentModule(name)]
+
+/** A run that a process of its own drives, once that has printed something. */
+export const elsewhere = async (
+  store: ReadonlyArray<string>,
+  agent: string,
+  task: string,
+  once: RegExp
+): Promise<{ readonly running: Running; readonly runId: string }> => {
+  const running = new Running(["run", ...module(agent), ...store, task])
+  const [, runId = ""] = await running.prints(/▶ \S+ {2}(\S+)\n/)
+  await running.prints(once)
+  return { running, runId }
+}
+
+/** Ends what processes that have died hold in a store on SQLite: as if a quarter of a minute had gone by. */
+export const forgetTheDead = (file: string): void => {
+  const database = new DatabaseSync(file)
+  database.exec("DELETE FROM checkrein_leases")
+  database.close()
 }
 
 /** Runs the command in its own process to its end. */

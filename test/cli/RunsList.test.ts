@@ -1,0 +1,55 @@
+import { describe, expect, it } from "vitest"
+import { aged, various } from "./agedRuns.ts"
+import { cli, parsed, withoutEndpoint, workshop } from "./support.ts"
+
+const { path } = workshop()
+withoutEndpoint()
+
+describe("checkrein runs list", () => {
+  it("lists by tag, age, agent and status", async () => {
+    const { listed } = await aged(path("filters.db"), various)
+    expect(await listed("--tag", "acme")).toEqual(["fresh", "month"])
+    expect(await listed("--older-than", "5d", "--newer-than", "60d")).toEqual(["week", "month", "open"])
+    expect(await listed("--agent", "clerk")).toEqual(["week"])
+    expect(await listed("--tag", "acme", "--older-than", "1 week", "--status", "completed")).toEqual([
+      "month"
+    ])
+  })
+
+  it("goes on where a page has ended, and says how", async () => {
+    const { command, listed } = await aged(path("pages.db"), various)
+    expect(await listed("--limit", "2")).toEqual(["fresh", "week"])
+    expect((await command("list", "--limit", "2")).stderr).toBe(
+      "At most 2 runs are shown: --limit shows more, and --after week the next ones."
+    )
+    expect(await listed("--limit", "2", "--after", "week")).toEqual(["month", "open"])
+    expect(await listed("--after", "open")).toEqual(["year"])
+    const unknown = await command("list", "--after", "nobody")
+    expect([unknown.code, unknown.stderr]).toEqual([1, "checkrein: there is no run nobody in this store"])
+  })
+
+  it("has a column of tags where there are any", async () => {
+    const { command } = await aged(path("tagged.db"), various)
+    const table = (await command("list")).stdout.split("\n")
+    expect(table[0]).toMatch(/ AGE +TAGS$/)
+    expect(table.map((line) => line.split(/ {2,}/).at(-1)?.trim())).toEqual([
+      "TAGS",
+      "acme",
+      "7d",
+      "acme, night",
+      "50d",
+      "400d"
+    ])
+    expect((await command("list", "--agent", "clerk")).stdout).not.toContain("TAGS")
+  })
+
+  it("knows the tags with which a run was started", async () => {
+    const store = ["--store", path("started.db")]
+    const run = ["run", "--root", path("."), ...store, "--json", "--tag", "acme", "--tag", "n 2"]
+    const { runId } = parsed(await cli(...run, "How many files are there?"))
+    expect(parsed(await cli("runs", "list", "--tag", "n 2", ...store, "--json")).runs).toMatchObject([
+      { runId, tags: ["acme", "n 2"] }
+    ])
+    expect((await cli("runs", "show", runId, ...store)).stdout).toContain("  tags        acme, n 2\n")
+  })
+})
