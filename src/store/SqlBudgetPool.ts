@@ -83,9 +83,9 @@ const writing = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, pool: str
   const semaphore = yield* Semaphore.make(1)
   return <A, E>(
     durability: Durability,
-    write: Effect.Effect<Result.Result<A, E>, SqlError>
+    write: (execute: SqlTransaction.Execute) => Effect.Effect<Result.Result<A, E>, SqlError>
   ): Effect.Effect<A, E | BudgetPoolError> =>
-    transact("", durability, () => write).pipe(
+    transact("", durability, write).pipe(
       // With the same key, so that it does not matter whether it was done before the connection was lost.
       reconnecting,
       Effect.mapError((error) => failed(pool, error)),
@@ -116,25 +116,29 @@ export const make = (
       minimum: Duration.seconds(1),
       maximum: Duration.days(1)
     })
-    const leaseMs = Duration.toMillis(lease)
 
     const sql = (yield* SqlClient.SqlClient).withoutTransforms()
     yield* Effect.mapError(SqlBudgetSchema.migrate, (error) => failed(pool, error))
-    const tables = SqlBudgetTables.make(sql, pool)
+    const tables = SqlBudgetTables.make(sql, pool, Duration.toMillis(lease))
     const write = yield* writing(sql, pool)
-    yield* write("power", Effect.as(tables.open(opened), Result.void))
+    const done = Effect.as(Result.void)
+    yield* write("power", (execute) => done(tables.open(execute, opened)))
 
     /** Writes what the pool as it stands allows; nobody else gets at it meanwhile. */
     const locked = <E>(
       durability: Durability,
-      body: (stored: SqlBudgetTables.Stored) => Effect.Effect<Result.Result<void, E>, SqlError>
+      body: (
+        execute: SqlTransaction.Execute,
+        stored: SqlBudgetTables.Stored
+      ) => Effect.Effect<Result.Result<void, E>, SqlError>
     ) =>
-      write(
-        durability,
+      write(durability, (execute) =>
         Effect.flatMap(
-          tables.lock,
+          tables.lock(execute),
           (stored): Effect.Effect<Result.Result<void, E | BudgetPoolError>, SqlError> =>
-            Result.isFailure(stored) ? Effect.succeed(Result.fail(stored.failure)) : body(stored.success)
+            Result.isFailure(stored)
+              ? Effect.succeed(Result.fail(stored.failure))
+              : body(execute, stored.success)
         )
       )
 
@@ -144,21 +148,21 @@ export const make = (
     const take = ({ key, purpose }: Hold, worst: Amounts, holder: string) =>
       locked(
         "power",
-        Effect.fnUntraced(function* ({ limits, used }) {
-          const { held, same } = yield* tables.held(key)
+        Effect.fnUntraced(function* (execute, { limits, used }) {
+          const { held, same } = yield* tables.held(execute, key)
           if (same) {
-            yield* tables.takeOver(key, holder, leaseMs)
+            yield* tables.takeOver(execute, key, holder)
             return Result.void
           }
-          if (yield* tables.counted("turn", key)) return Result.void
+          if (yield* tables.counted(execute, "turn", key)) return Result.void
           const judged = Rules.hold(limits, used, held, worst, purpose)
-          if (Result.isSuccess(judged)) yield* tables.hold(key, holder, worst, leaseMs)
+          if (Result.isSuccess(judged)) yield* tables.hold(execute, key, holder, worst)
           return judged
         })
       )
 
     const release = (key: string, holder: string) =>
-      Effect.ignore(write("process", Effect.as(tables.release(key, holder), Result.void))).pipe(
+      Effect.ignore(write("process", (execute) => done(tables.release(execute, key, holder)))).pipe(
         atMost(releasePatience, () => Effect.void),
         inWorldTime
       )
@@ -167,7 +171,7 @@ export const make = (
     const renewing = (key: string, holder: string) =>
       Effect.sleep(Duration.divideUnsafe(lease, 3)).pipe(
         Effect.andThen(
-          Effect.ignore(write("process", Effect.as(tables.renew(key, holder, leaseMs), Result.void)))
+          Effect.ignore(write("process", (execute) => done(tables.renew(execute, key, holder))))
         ),
         Effect.repeat({ while: () => holders.get(key) === holder }),
         Effect.withTracerEnabled(false),
@@ -181,12 +185,12 @@ export const make = (
           const one = yield* Effect.fromResult(Rules.callOf(claim))
           yield* locked(
             "power",
-            Effect.fnUntraced(function* ({ limits, used }) {
+            Effect.fnUntraced(function* (execute, { limits, used }) {
               const judged = Rules.claimCall(limits, used, claim.purpose)
               if (Result.isFailure(judged)) {
-                return (yield* tables.counted("call", claim.key)) ? Result.void : judged
+                return (yield* tables.counted(execute, "call", claim.key)) ? Result.void : judged
               }
-              if (yield* tables.count("call", claim.key)) yield* tables.spend(one)
+              if (yield* tables.count(execute, "call", claim.key)) yield* tables.spend(execute, one)
               return Result.void
             })
           )
@@ -221,21 +225,23 @@ export const make = (
           holders.delete(key)
           yield* locked(
             "power",
-            Effect.fnUntraced(function* () {
-              yield* tables.drop(key)
-              if (yield* tables.count("turn", key)) yield* tables.spend(amounts)
+            Effect.fnUntraced(function* (execute) {
+              yield* tables.drop(execute, key)
+              if (yield* tables.count(execute, "turn", key)) yield* tables.spend(execute, amounts)
               return Result.void
             })
           )
         }),
 
-      status: tables.read.pipe(
-        reconnecting,
-        Effect.mapError((error) => failed(pool, storeError("", error))),
-        asking(pool),
-        Effect.flatMap(Effect.fromResult),
-        Effect.map(({ held, limits, used }) => Rules.statusOf(pool, limits, used, held))
-      )
+      status: tables
+        .read((text, params) => sql.unsafe(text, params))
+        .pipe(
+          reconnecting,
+          Effect.mapError((error) => failed(pool, storeError("", error))),
+          asking(pool),
+          Effect.flatMap(Effect.fromResult),
+          Effect.map(({ held, limits, used }) => Rules.statusOf(pool, limits, used, held))
+        )
     })
   })
 
