@@ -131,11 +131,16 @@ interface Drive {
 /** A run that is driven here, or that waits for its turn. */
 interface Driver {
   readonly done: Deferred.Deferred<void>
-  /** How many events the run had when it was taken up. */
+  /** How many events the run had when it was taken up; `undefined` before that. */
   from: number | undefined
+  /** What was asked for; a Stop that comes before the run is taken up leaves nothing to do. */
+  how: Drive
   /** What was asked for after the run had stopped, while its driver was still on its way out. */
   next: Drive | undefined
 }
+
+/** Drives a run only as far as nobody has stopped it. */
+const onlyUnstopped: Drive = { options: {}, again: false }
 
 /** How long to wait for a driver elsewhere that is on its way out. */
 const untilFree = "100 millis"
@@ -205,10 +210,11 @@ const make = Effect.fnUntraced(function* <
   const isLeaving = Effect.sync(() => Deferred.isDoneUnsafe(drain))
 
   /** Drives a run until it stops; says whether it could not, because somebody else is still on the way out of it. */
-  const attempt = (agent: Agents[number], runId: string, driver: Driver, { again, options }: Drive) =>
+  const attempt = (agent: Agents[number], runId: string, driver: Driver) =>
     Effect.gen(function* () {
       if (yield* isLeaving) return false
       const { seq, status } = yield* store.summary(runId)
+      const { again, options } = driver.how
       if (!again && status !== "running") return false
       driver.from = seq
       yield* here(Agent.resume(agent, runId, options))
@@ -217,29 +223,34 @@ const make = Effect.fnUntraced(function* <
       Effect.catchTag("RunBusy", () =>
         Effect.gen(function* () {
           yield* Effect.logDebug(`run ${runId} is driven by somebody else`)
-          return again && (yield* store.summary(runId)).status !== "running"
+          return driver.how.again && (yield* store.summary(runId)).status !== "running"
         })
       ),
       Effect.catchCause((cause) => Effect.as(finished(runId)(cause), false)),
       slots.withPermit
     )
 
-  /** What is to be done next for a run; without anything its driver is gone, in the same moment. */
-  const nextOf = (runId: string, driver: Driver): Drive | undefined => {
+  /** Whether there is something to be done next for a run; without that its driver is gone, in the same moment. */
+  const hasNext = (runId: string, driver: Driver): boolean => {
     const { next } = driver
+    if (next === undefined) {
+      drivers.delete(runId)
+      return false
+    }
+    driver.from = undefined
+    driver.how = next
     driver.next = undefined
-    if (next === undefined) drivers.delete(runId)
-    return next
+    return true
   }
 
-  const drive = (agent: Agents[number], runId: string, driver: Driver, first: Drive) =>
+  const drive = (agent: Agents[number], runId: string, driver: Driver) =>
     Effect.gen(function* () {
-      let how: Drive | undefined = first
-      while (how !== undefined) {
-        const isBusy: boolean = yield* attempt(agent, runId, driver, how)
+      let goesOn = true
+      while (goesOn) {
+        const isBusy: boolean = yield* attempt(agent, runId, driver)
         if (isBusy && !(yield* isLeaving)) {
           yield* Effect.raceFirst(Effect.sleep(untilFree), Deferred.await(drain))
-        } else how = nextOf(runId, driver)
+        } else goesOn = hasNext(runId, driver)
       }
     }).pipe(
       Effect.ensuring(
@@ -254,9 +265,9 @@ const make = Effect.fnUntraced(function* <
   const submit = (agent: Agents[number], runId: string, how: Drive) =>
     Effect.suspend(() => {
       if (drivers.has(runId)) return Effect.void
-      const driver: Driver = { done: Deferred.makeUnsafe(), from: undefined, next: undefined }
+      const driver: Driver = { done: Deferred.makeUnsafe(), from: undefined, how, next: undefined }
       drivers.set(runId, driver)
-      return Effect.asVoid(FiberSet.run(fibers, drive(agent, runId, driver, how)))
+      return Effect.asVoid(FiberSet.run(fibers, drive(agent, runId, driver)))
     })
 
   yield* Effect.addFinalizer(() =>
@@ -328,7 +339,15 @@ const make = Effect.fnUntraced(function* <
     decide: (call, decision, options) => inStore(Agent.decide(call, decision, options)),
     answer: (runId, answer, options) => inStore(Agent.answer(runId, answer, options)),
     resolve: (call, resolution, options) => inStore(Agent.resolve(call, resolution, options)),
-    cancel: (runId, reason) => inStore(Agent.cancel(runId, reason)),
+    cancel: (runId, reason) =>
+      Effect.suspend(() => {
+        const driver = drivers.get(runId)
+        if (driver !== undefined) {
+          driver.how = onlyUnstopped
+          driver.next = undefined
+        }
+        return inStore(Agent.cancel(runId, reason))
+      }),
     resume: (runId, options = {}) =>
       Effect.gen(function* () {
         const { agent: name, runId: root, seq, status } = yield* rootOf(runId)
@@ -337,6 +356,7 @@ const make = Effect.fnUntraced(function* <
         const driver = drivers.get(root)
         const hasStopped = driver?.from !== undefined && driver.from < seq && status !== "running"
         if (driver !== undefined && hasStopped) driver.next = how
+        else if (driver !== undefined && driver.from === undefined) driver.how = how
         else yield* submit(agent, root, how)
       }),
     status: (runId) => store.summary(runId),

@@ -413,6 +413,34 @@ describe("cancel", () => {
         })
       )
     }))
+
+  test("of a run that waits to be resumed drops the resume", () =>
+    Effect.gen(function* () {
+      const { done, gate, handlers, paying } = yield* workshop
+      const long = agentOf("long", [pay("x"), Scripted.text("done")], handlers)
+      const asks = agentOf(
+        "asks",
+        [Scripted.call("delete", { q: "a" }, { id: "c" }), Scripted.text("done")],
+        handlers
+      )
+      yield* withHost([long, asks], { concurrency: 1 }, (host) =>
+        Effect.gen(function* () {
+          yield* host.start("asks", "go", { runId: "r" })
+          yield* host.ended("r")
+          yield* host.start("long", "go", { runId: "first" })
+          yield* Deferred.await(paying)
+          yield* host.decide({ runId: "r", callId: "c" }, Agent.approve())
+          yield* host.resume("r")
+          yield* host.cancel("r", "no, stop")
+          yield* Deferred.succeed(gate, undefined)
+          expect(yield* host.ended("r")).toMatchObject({ status: "interrupted", reason: "cancelled" })
+          expect(done).toEqual(["pay x"])
+          yield* host.resume("r")
+          expect(yield* host.ended("r")).toMatchObject({ status: "completed" })
+          expect(done).toEqual(["pay x", "delete a"])
+        })
+      )
+    }))
 })
 
 describe("recover", () => {
