@@ -93,7 +93,7 @@ export const withoutExecution = (
     const digest = Digest.ofText(content)
     return {
       ...unexecuted(call),
-      content,
+      content: `${content}${ToolOutcome.noteOf(job, state, call, digest, true)}`,
       ok: false,
       disposition: "refused",
       digest,

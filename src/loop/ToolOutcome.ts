@@ -9,7 +9,7 @@ import * as Schema from "effect/Schema"
 import type { Ending } from "../run/NextStep.ts"
 import * as Repetition from "../run/Repetition.ts"
 import type { Body, Suspension } from "../run/RunEvent.ts"
-import type { PendingCall } from "../run/RunState.ts"
+import type { PendingCall, RunState } from "../run/RunState.ts"
 import type * as Operation from "../tool/Operation.ts"
 import { recoverable, ToolFailure } from "../tool/ToolFailure.ts"
 import {
@@ -165,6 +165,19 @@ const worded = (job: Job, call: PendingCall, failure: ToolFailure): string => {
   }
 }
 
+/** What is added to the result of a call, by the digest of the result, if it has brought that too often. */
+export const noteOf = (
+  { policy: { repetition } }: Job,
+  state: RunState,
+  call: PendingCall,
+  digest: string,
+  wrongArguments?: true
+): string => {
+  if (repetition === undefined) return ""
+  const count = Repetition.repeats(state.repetition, call, digest, wrongArguments)
+  return count >= repetition.nameAt ? Words.repeated(count) : ""
+}
+
 /** What is written down, with what goes before it in the same breath, and how the run ends if it ends with it. */
 export interface Verdict {
   readonly before?: ReadonlyArray<Body>
@@ -181,7 +194,7 @@ export const judge = (
   { child, ms }: { readonly child: ChildUse | undefined; readonly ms: number }
 ): Verdict => {
   const { callId, tool } = call
-  const { repetition, permanent, toolErrors } = job.policy
+  const { permanent, toolErrors } = job.policy
   const base = { type: "tool_result", callId, tool, ms, ...child } as const
 
   const result = (
@@ -190,11 +203,7 @@ export const judge = (
     more: { readonly detail?: string; readonly wrongArguments?: true } = {}
   ): Body => {
     const digest = Digest.ofText(raw)
-    const count =
-      repetition === undefined
-        ? 0
-        : Repetition.repeats(journal.state().repetition, call, digest, more.wrongArguments)
-    const again = repetition !== undefined && count >= repetition.nameAt ? Words.repeated(count) : ""
+    const again = noteOf(job, journal.state(), call, digest, more.wrongArguments)
     const before = call.edited === true ? `${Words.edited(JSON.stringify(call.args))}\n` : ""
     return {
       ...base,
