@@ -89,6 +89,6 @@ export const list = ({ json, limit, store: where, ...wanted }: Input) =>
     if (last === undefined) yield* Output.note("No runs.")
     else if (runs.length === limit)
       yield* Output.note(
-        `At most ${limit} runs are shown: --limit shows more, and --after ${ShellWords.quoted(last.runId)} the next ones.`
+        `${limit === 1 ? "One run is" : `At most ${limit} runs are`} shown: --limit shows more, and --after ${ShellWords.quoted(last.runId)} the next ones.`
       )
   }).pipe(Effect.provide(Store.existing(where)))

@@ -79,7 +79,7 @@ export const show = Command.make(
     )
 ).pipe(
   Command.withDescription(
-    "Shows where a run stands, what it has used, what was said, and how it goes on. With --follow it watches the run, wherever it is driven, and ends as the run does: with its answer, or with exit code 3 if it stopped short."
+    "Shows where a run stands, what it has used, what was said, and how it goes on. With --follow it watches the run, wherever it is driven, and ends as the run does: with its answer, or with exit code 3 if it stopped short. A sub-agent's run has an id of its own, PARENT/CALL, and is followed by it."
   ),
   Command.withShortDescription("Show a run"),
   Command.withExamples([

@@ -30,7 +30,10 @@ export interface Input {
   readonly trace: Option.Option<string>
 }
 
-/** Every run that has not stopped; the run of a sub-agent goes on with the one that has started it. */
+/**
+ * Every run that has not stopped, those first that have waited longest. The run of a sub-agent goes on with the one that
+ * has started it.
+ */
 const unstopped = Effect.gen(function* () {
   const store = yield* RunStore
   const found: Array<RunSummary> = []
@@ -40,7 +43,7 @@ const unstopped = Effect.gen(function* () {
     for (const run of page) if (run.parent === undefined) found.push(run)
     before = page.at(-1)
   } while (before !== undefined)
-  return found
+  return found.reverse()
 })
 
 /** What happens, with the run that it happens to. */

@@ -204,7 +204,11 @@ const standing = (input: Input) =>
       agent: yield* AgentOf.moduleFlag(root, input.agent),
       root: root.runId
     }
-    const next = Ending.next(state, where, new Set(said.keys()))
+    const isFree = state.status === "running" && (yield* StoredRun.isFree(root.runId))
+    const next =
+      state.status === "running" && !isFree
+        ? [Ending.follow(where), Ending.cancel(where)]
+        : Ending.next(state, where, new Set(said.keys()))
     // Whoever takes a run over needs none of one that has its answer.
     const handoff = state.status === "completed" ? undefined : HandoffScreen.of(state, where)
     if (input.handoff && !input.json) {
@@ -217,9 +221,11 @@ const standing = (input: Input) =>
     const [started] = events
     const after = started?.type === "run_started" ? started.after : undefined
     const alive =
-      state.status === "running"
-        ? "; if nothing drives it any more, its process is gone and it can be resumed"
-        : ""
+      state.status !== "running"
+        ? ""
+        : isFree
+          ? ", and nobody drives it: its process has died, or it waits for one"
+          : `, and a process drives it, unless that has died in the last ${yield* StoredRun.deadFor} s`
     const answer = state.status === "completed" ? Ending.answerOf(state) : ""
     const text = [
       `${Output.plain(state.runId)} is ${Output.plain(Ending.standing(state))}${alive}`,

@@ -151,7 +151,12 @@ describe("a run that dies, or that another process stops", () => {
     running.signal("SIGKILL")
     await running.ended
     const { stdout } = await cli("runs", "show", runId, ...store)
-    expect(stdout).toContain(`${runId} is running; if nothing drives it any more, its process is gone`)
+    expect(stdout).toContain(
+      `${runId} is running, and a process drives it, unless that has died in the last 17 s`
+    )
+    expect(stdout.slice(stdout.indexOf("To go on"))).toMatch(
+      /^To go on\n {2}checkrein runs show \S+ --follow .*\n {2}checkrein runs cancel /
+    )
     const resumed = await new Running(["runs", "resume", runId, ...waiter, ...store], go).ended
     expect([resumed.code, resumed.stdout]).toEqual([0, "It went.\n"])
   })

@@ -108,6 +108,11 @@ describe("checkrein runs show --follow", () => {
     again.signal("SIGKILL")
     await again.ended
     forgetTheDead(path("runs.db"))
+    const shown = (await cli("runs", "show", runId, ...store)).stdout
+    expect(shown).toContain(
+      `${runId} is running, and nobody drives it: its process has died, or it waits for one`
+    )
+    expect(shown).toMatch(/To go on\n {2}checkrein runs resume [^\n]*$/)
     const watching = new Running(["runs", "show", runId, "--follow", ...store])
     const [, command = ""] = await watching.prints(/Nobody drives run .* go on: checkrein (.*)\n/)
     expect(command).toBe(`runs resume ${runId} --agent MODULE ${store.join(" ")}`)

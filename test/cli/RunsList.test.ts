@@ -22,6 +22,7 @@ describe("checkrein runs list", () => {
     expect((await command("list", "--limit", "2")).stderr).toBe(
       "At most 2 runs are shown: --limit shows more, and --after week the next ones."
     )
+    expect((await command("list", "--limit", "1")).stderr).toContain("One run is shown: ")
     expect(await listed("--limit", "2", "--after", "week")).toEqual(["month", "open"])
     expect(await listed("--after", "open")).toEqual(["year"])
     const unknown = await command("list", "--after", "nobody")

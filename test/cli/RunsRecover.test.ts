@@ -56,11 +56,11 @@ describe("checkrein runs recover", () => {
     const ended = await recover("--json")
     const { failed, left, recovered } = parsed(ended)
     expect(recovered).toMatchObject([
-      { runId: "waits", status: "interrupted", reason: "approval", approvals: [{ tool: "delete_file" }] },
+      { runId: demoId, status: "completed", turns: 3 },
       { runId: "asks", status: "completed", answer: "There is 1 file." },
-      { runId: demoId, status: "completed", turns: 3 }
+      { runId: "waits", status: "interrupted", reason: "approval", approvals: [{ tool: "delete_file" }] }
     ])
-    expect(recovered[0].next[0]).toBe(`checkrein runs approve waits call_1_0 --resume ${store.join(" ")}`)
+    expect(recovered[2].next[0]).toBe(`checkrein runs approve waits call_1_0 --resume ${store.join(" ")}`)
     expect(left).toEqual([
       {
         runId: "ticks",
@@ -86,11 +86,11 @@ describe("checkrein runs recover", () => {
     await leave("lead", "pays", "Pay.")
     const { recovered } = parsed(await recover(...module("asker"), "--json"))
     expect(recovered).toMatchObject([
-      { runId: "pays", reason: "approval" },
-      { runId: "asks", reason: "approval" }
+      { runId: "asks", reason: "approval" },
+      { runId: "pays", reason: "approval" }
     ])
-    expect(recovered[0].next[0]).toContain(`runs approve pays/k1 p1 --resume ${module("asker").join(" ")}`)
-    expect(recovered[1].next[0]).toBe(`checkrein runs approve asks call_1_0 --resume ${store.join(" ")}`)
+    expect(recovered[1].next[0]).toContain(`runs approve pays/k1 p1 --resume ${module("asker").join(" ")}`)
+    expect(recovered[0].next[0]).toBe(`checkrein runs approve asks call_1_0 --resume ${store.join(" ")}`)
   })
 
   it("leaves alone what another process drives, and does not disturb it", async () => {
@@ -119,14 +119,14 @@ describe("checkrein runs recover", () => {
     const { failed, recovered } = parsed(ended)
     expect(recovered).toMatchObject([{ runId: "asks", status: "completed" }])
     expect(failed).toMatchObject([
-      { runId: "damaged", error: { tag: "RunStoreError" } },
-      { runId: "fails", agent: "broken", error: { message: "no database of customers" } }
+      { runId: "fails", agent: "broken", error: { message: "no database of customers" } },
+      { runId: "damaged", error: { tag: "RunStoreError" } }
     ])
     const screen = await recover(...module("broken"))
     expect([screen.code, screen.stdout]).toEqual([
       1,
       expect.stringMatching(
-        /^Could not drive 2 runs:\n {2}damaged {2}the store failed .*\n {2}fails {2}no database/
+        /^Could not drive 2 runs:\n {2}fails {2}no database.*\n {2}damaged {2}the store failed/
       )
     ])
   })
@@ -156,8 +156,8 @@ describe("checkrein runs recover", () => {
 
   it("leaves every run resumable when it is stopped itself, and those that waited for their turn as they were", async () => {
     const { leave, recover, runs, store } = scene("stopped")
-    await leave("waiter", "second", "Wait.")
     await leave("waiter", "first", "Wait.")
+    await leave("waiter", "second", "Wait.")
     const recovering = new Running([
       ...["runs", "recover", ...module("waiter"), "--concurrency", "1", "--json", ...store]
     ])
@@ -170,7 +170,7 @@ describe("checkrein runs recover", () => {
       left: [{ runId: "second", why: "it was not its turn yet" }]
     })
     const { runs: listed } = parsed(await runs("list", "--json"))
-    expect(listed).toMatchObject([{ status: "interrupted" }, { status: "running" }])
+    expect(listed).toMatchObject([{ status: "running" }, { status: "interrupted" }])
     process.env.CHECKREIN_TEST_GO = path("stopped")
     expect((await recover(...module("waiter"))).stdout).toBe(
       "Took over 1 run:\n  second  completed (answered)"
