@@ -8,7 +8,7 @@
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import * as SqlClient from "effect/sql/SqlClient"
+import type * as SqlClient from "effect/sql/SqlClient"
 import type * as SqlConnection from "effect/sql/SqlConnection"
 import type { SqlError } from "effect/sql/SqlError"
 import type * as Statement from "effect/sql/Statement"
@@ -36,7 +36,17 @@ export type Once = (
   params: ReadonlyArray<unknown>
 ) => Effect.Effect<ReadonlyArray<SqlConnection.Row>, RunStoreError>
 
-type WithTransaction = <A, E, R>(effect: Effect.Effect<A, E, R>) => Effect.Effect<A, E | SqlError, R>
+type Connection = SqlConnection.Connection
+
+/** How a transaction begins and ends on a connection. */
+interface Bounds {
+  readonly begin: (connection: Connection) => Effect.Effect<void, SqlError>
+  readonly commit: (connection: Connection) => Effect.Effect<void, SqlError>
+  readonly rollback: (connection: Connection) => Effect.Effect<void>
+}
+
+const run = (connection: Connection, text: string, params: ReadonlyArray<unknown> = []) =>
+  Effect.asVoid(connection.execute(text, params, undefined))
 
 // With the time for reconnecting, less than what a driver grants an append.
 export const answerLimit = "8 seconds"
@@ -63,46 +73,36 @@ const sqlite = Effect.fnUntraced(function* (sql: SqlClient.SqlClient) {
   // Without a WAL the lower level may damage the file in a power cut, not merely lose the last writes.
   const lowest = journal?.journal_mode === "wal" ? levels.process : levels.power
 
-  const withLevel = (wanted: number): WithTransaction => {
+  const withLevel = (wanted: number): Bounds => {
     // Unprepared, because SQLite obeys this pragma when it compiles it: a statement kept from before may do nothing.
-    const set = (connection: SqlConnection.Connection, to: number) =>
+    const set = (connection: Connection, to: number) =>
       wanted === base
         ? Effect.void
         : Effect.asVoid(connection.executeUnprepared(`PRAGMA synchronous = ${to}`, [], undefined))
-    const restore = (connection: SqlConnection.Connection) => Effect.orDie(set(connection, base))
-    const rollback = (connection: SqlConnection.Connection) =>
-      connection.execute("ROLLBACK", [], undefined).pipe(
-        // A full disk makes SQLite roll back by itself.
-        Effect.catchIf(
-          (error) => /no transaction is active/i.test(error.message),
-          () => Effect.void
-        ),
-        Effect.andThen(restore(connection))
-      )
-    return SqlClient.makeWithTransaction({
-      transactionService: sql.transactionService,
-      spanAttributes: [["db.system.name", "sqlite"]],
-      acquireConnection: (interruptible) => interruptible(sql.reserve),
+    const restore = (connection: Connection) => Effect.orDie(set(connection, base))
+    return {
       begin: (connection) =>
         Effect.andThen(
           set(connection, wanted),
-          Effect.onError(Effect.asVoid(connection.execute("BEGIN IMMEDIATE", [], undefined)), () =>
-            restore(connection)
-          )
+          Effect.onError(run(connection, "BEGIN IMMEDIATE"), () => restore(connection))
         ),
-      commit: (connection) =>
-        connection.execute("COMMIT", [], undefined).pipe(Effect.andThen(restore(connection))),
-      onCommitFailure: rollback,
-      rollback,
-      savepoint: (connection, id) =>
-        Effect.asVoid(connection.execute(`SAVEPOINT checkrein_${id}`, [], undefined)),
-      rollbackSavepoint: (connection, id) =>
-        Effect.asVoid(connection.execute(`ROLLBACK TO SAVEPOINT checkrein_${id}`, [], undefined))
-    })
+      commit: (connection) => Effect.andThen(run(connection, "COMMIT"), restore(connection)),
+      rollback: (connection) =>
+        run(connection, "ROLLBACK").pipe(
+          // A full disk makes SQLite roll back by itself.
+          Effect.catchIf(
+            (error) => /no transaction is active/i.test(error.message),
+            () => Effect.void
+          ),
+          Effect.orDie,
+          Effect.andThen(restore(connection))
+        )
+    }
   }
-  const process = withLevel(Math.min(base, lowest))
-  const power = withLevel(Math.max(base, levels.power))
-  return (durability: Durability) => (durability === "power" ? power : process)
+  return {
+    process: withLevel(Math.min(base, lowest)),
+    power: withLevel(Math.max(base, levels.power))
+  }
 })
 
 /**
@@ -120,49 +120,60 @@ export const postgresLevels = (sql: SqlClient.SqlClient) =>
 
 const postgres = Effect.fnUntraced(function* (sql: SqlClient.SqlClient) {
   const levels = yield* postgresLevels(sql)
-  const withLevel = (level: string): WithTransaction => {
-    const run = (connection: SqlConnection.Connection, text: string, params: ReadonlyArray<unknown> = []) =>
-      Effect.asVoid(connection.execute(text, params, undefined))
-    // Fails when the connection is gone, and then the server rolls back; the first failure is the one to tell.
-    const rollback = (connection: SqlConnection.Connection) => Effect.ignore(run(connection, "ROLLBACK"))
-    return SqlClient.makeWithTransaction({
-      transactionService: sql.transactionService,
-      spanAttributes: [["db.system.name", "postgresql"]],
-      acquireConnection: (interruptible) => interruptible(sql.reserve),
-      // Whatever the database is set to: what is read after waiting for a lock has to be as new as the lock.
-      begin: (connection) =>
-        run(connection, "BEGIN ISOLATION LEVEL READ COMMITTED").pipe(
-          Effect.andThen(run(connection, "SELECT set_config('synchronous_commit', $1, true)", [level])),
-          Effect.onError(() => rollback(connection))
-        ),
-      commit: (connection) => run(connection, "COMMIT"),
-      rollback,
-      savepoint: (connection, id) => run(connection, `SAVEPOINT checkrein_${id}`),
-      rollbackSavepoint: (connection, id) => run(connection, `ROLLBACK TO SAVEPOINT checkrein_${id}`)
-    })
-  }
-  const process = withLevel(levels.process)
-  const power = withLevel(levels.power)
-  return (durability: Durability) => (durability === "power" ? power : process)
+  // Fails when the connection is gone, and then the server rolls back; the first failure is the one to tell.
+  const rollback = (connection: Connection) => Effect.ignore(run(connection, "ROLLBACK"))
+  const withLevel = (level: string): Bounds => ({
+    // Whatever the database is set to: what is read after waiting for a lock has to be as new as the lock.
+    begin: (connection) =>
+      run(connection, "BEGIN ISOLATION LEVEL READ COMMITTED").pipe(
+        Effect.andThen(run(connection, "SELECT set_config('synchronous_commit', $1, true)", [level])),
+        Effect.onError(() => rollback(connection))
+      ),
+    commit: (connection) => run(connection, "COMMIT"),
+    rollback
+  })
+  return { process: withLevel(levels.process), power: withLevel(levels.power) }
 })
+
+/**
+ * Runs `write` between these bounds, on a connection that nobody else has meanwhile. It is less than a client's own
+ * transactions do, which may be nested and be told of their end: those cost as much as the statements of an append.
+ */
+const bounded = <A>(
+  sql: SqlClient.SqlClient,
+  { begin, commit, rollback }: Bounds,
+  write: (execute: Execute) => Effect.Effect<A, SqlError>
+): Effect.Effect<A, SqlError> =>
+  Effect.uninterruptibleMask((restore) =>
+    Effect.scoped(
+      Effect.flatMap(restore(sql.reserve), (connection) => {
+        const written = restore(write((text, params) => connection.execute(text, params, undefined)))
+        return begin(connection).pipe(
+          Effect.andThen(Effect.onError(written, () => rollback(connection))),
+          Effect.tap(() => Effect.onError(commit(connection), () => rollback(connection)))
+        )
+      })
+    )
+  )
 
 /** How this client writes for a store of runs. */
 export const make = Effect.fnUntraced(function* (sql: SqlClient.SqlClient) {
-  const withTransaction = yield* sql.onDialectOrElse({
+  const bounds = yield* sql.onDialectOrElse({
     pg: () => postgres(sql),
     orElse: () => sqlite(sql)
   })
-  const transact: Transact = (runId, durability, write) => {
-    const written = Effect.withFiber<Effect.Success<ReturnType<typeof write>>, SqlError>((fiber) => {
-      const [connection] = Context.getUnsafe(fiber.context, sql.transactionService)
-      return write((text, params) => connection.execute(text, params, undefined))
-    })
-    return Effect.withFiber((fiber) =>
+  const system = sql.onDialectOrElse({ pg: () => "postgresql", orElse: () => "sqlite" })
+  const options = { attributes: { "db.system.name": system } }
+  const transact: Transact = (runId, durability, write) =>
+    Effect.withFiber((fiber) =>
       isInside(sql, fiber.context)
         ? Effect.fail(refuseTransaction(runId))
-        : Effect.mapError(withTransaction(durability)(written), (error) => storeError(runId, error))
+        : bounded(sql, bounds[durability], write).pipe(
+            // Looking up where it was called costs as much as the rest of the span.
+            Effect.withSpan("sql.transaction", options, { captureStackTrace: false }),
+            Effect.mapError((error) => storeError(runId, error))
+          )
     )
-  }
   return transact
 })
 

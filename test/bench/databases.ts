@@ -59,3 +59,9 @@ export const postgres = Effect.gen(function* () {
   url.pathname = `/${name}`
   return yield* database("Postgres", Postgres.layer({ url: url.href }))
 })
+
+/** Whether a server answers. */
+export const postgresAnswers: Effect.Effect<boolean> = Effect.match(execute("SELECT 1"), {
+  onFailure: () => false,
+  onSuccess: () => true
+})

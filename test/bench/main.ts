@@ -8,6 +8,7 @@ import { importTime } from "./imports.ts"
 import { waitingRuns } from "./memory.ts"
 import { overhead } from "./overhead.ts"
 import { fileSize } from "./size.ts"
+import { figures } from "./stores.ts"
 
 let missed = 0
 
@@ -66,5 +67,10 @@ row("of which completed", String(memory.completed), String(memory.count), memory
 
 const ms = importTime(9)
 row("import of the package", `${round(ms)} ms`, "300 ms", ms <= 300)
+
+for (const { allowed, measured, what, within } of await Effect.runPromise(figures)) {
+  if (allowed === undefined) console.log(`      ${what.padEnd(62)} ${measured}`)
+  else row(what, measured, allowed, within ?? true)
+}
 
 process.exitCode = missed === 0 ? 0 : 1

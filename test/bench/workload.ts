@@ -24,17 +24,41 @@ export const script = (turns: number) =>
 /** The script in-process, with a usage that needs no tokenizer. */
 export const model = (turns: number) => Scripted.layer(script(turns), { model: "m", usage })
 
-const ListFiles = Tool.make("list_files", {
+/** Calls a tool in each turn, and asks in the last of them for one that a person has to approve. */
+export const asking = (turns: number) =>
+  Scripted.layer(
+    Scripted.make("bench", (turn) =>
+      turn < turns - 1
+        ? Scripted.call("list_files", { at: turn }, { id: `c${turn}` })
+        : Scripted.call("delete_file", {}, { id: "last" })
+    ),
+    { model: "m", usage }
+  )
+
+const listing = {
   description: "Lists the files.",
   parameters: Schema.Struct({ at: Schema.Int }),
   success: Schema.Array(Schema.String)
-}).annotate(Tool.Readonly, true)
+}
+const ListFiles = Tool.make("list_files", listing).annotate(Tool.Readonly, true)
+const DeleteFile = Tool.make("delete_file", { success: Schema.String, needsApproval: true })
 
 export const toolkit = Toolkit.make(ListFiles)
-export const handlers = toolkit.toLayer({ list_files: () => Effect.sync(() => names) })
+const both = Toolkit.make(ListFiles, DeleteFile)
+export const handlers = both.toLayer({
+  list_files: () => Effect.sync(() => names),
+  delete_file: () => Effect.succeed("deleted")
+})
 
-export const analyst = Agent.make("log-analyst", {
-  toolkit,
+const options = {
   limits: { turns: Number.POSITIVE_INFINITY, usd: 1_000 },
   policy: { repetition: "off" }
+} as const
+
+export const analyst = Agent.make("log-analyst", { toolkit, ...options })
+/** The same, of a tool that says nothing about what it does: each call has to survive a power cut. */
+export const writer = Agent.make("log-writer", {
+  toolkit: Toolkit.make(Tool.make("list_files", listing)),
+  ...options
 })
+export const asker = Agent.make("log-asker", { toolkit: both, ...options })
