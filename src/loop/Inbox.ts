@@ -123,6 +123,17 @@ const fits = (job: Job, call: PendingCall, args: PendingCall["args"]): Effect.Ef
   return tool === undefined ? Effect.succeed(false) : Effect.map(Plan.decodeArgs(tool, args), Option.isSome)
 }
 
+/**
+ * The number of the last command that a run was sent by now. Asked right after it was taken, so that a Stop which comes
+ * while it is made ready is told from one that its last driver was sent too late.
+ */
+export const lastSent = (runId: string) =>
+  Effect.gen(function* () {
+    const store = yield* RunStore
+    const { inbox } = yield* store.summary(runId)
+    return (yield* store.inbox(runId, inbox)).at(-1)?.id ?? inbox
+  }).pipe(Effect.catchTag("RunNotFound", () => Effect.succeed(0)))
+
 /** Whether somebody has said meanwhile what the run is about to stop for. */
 export const somethingArrived = Effect.fnUntraced(function* (job: Job, journal: Journal, { reason }: Ending) {
   if (reason !== "approval" && reason !== "input" && reason !== "unknown_outcome") return false

@@ -163,7 +163,8 @@ const takeUp = Effect.fnUntraced(function* (
   definition: Definition,
   state: RunState.RunState,
   { force = false, limits, message }: ResumeOptions,
-  around: Surroundings
+  around: Surroundings,
+  sent: number
 ) {
   if (state.agent !== definition.name) {
     return yield* mismatch(definition, state.runId, `it is a run of ${state.agent}`)
@@ -178,7 +179,7 @@ const takeUp = Effect.fnUntraced(function* (
   if (state.status === "completed" || (state.status === "failed" && !force)) return state
   const changed = yield* changedLimits(definition, state, limits, around.allowance)
   const job = yield* ready(definition, around, changed ?? state.limits)
-  return yield* Session.resume(job, state, { limits: changed, message }, lease, around.watcher)
+  return yield* Session.resume(job, state, { limits: changed, message, sent }, lease, around.watcher)
 })
 
 /**
@@ -199,7 +200,7 @@ const heed = Effect.fnUntraced(function* (
     const answers = (yield* Inbox.answersTo(state)).filter((answer) => !heard.has(answer))
     if (answers.length === 0) break
     for (const answer of answers) heard.add(answer)
-    state = yield* takeUp(lease, definition, state, {}, around)
+    state = yield* takeUp(lease, definition, state, {}, around, state.inbox)
   }
   return state
 })
@@ -213,8 +214,9 @@ const finish = Effect.fnUntraced(function* (definition: Definition, run: RunStat
     }
     return completed
   }
-  // A Stop of the fiber does not come here: this run was stopped by its driver's leaving off, and is interruption too.
+  // A Stop of the fiber does not come here. What was cancelled before it was driven, or left by its driver, is one too.
   if (run.reason === "cancelled") return yield* Effect.failCause(Inbox.interruption(run.detail ?? ""))
+  if (run.status === "running") return yield* Effect.failCause(Inbox.interruption("its driver was shut down"))
   const exit = RunExit.fromState(run)
   return yield* exit ??
     Effect.die(new Error(`run ${run.runId} has stopped as ${run.status}, without a reason`))
@@ -237,11 +239,12 @@ export const run = (
     const store = yield* RunStore
     const runId = options.runId ?? randomUUID()
     const lease = yield* store.lease(runId)
+    const sent = options.runId === undefined ? 0 : yield* Inbox.lastSent(runId)
     const stored = yield* storedRun(options.runId)
     const state =
       stored === undefined
         ? yield* startNew(lease, definition, runId, input, options, around)
-        : yield* takeUp(lease, definition, stored.state, { limits: options.limits }, around)
+        : yield* takeUp(lease, definition, stored.state, { limits: options.limits }, around, sent)
     return yield* finish(definition, yield* heed(lease, definition, state, around))
   }).pipe(Effect.scoped, definition.provided, ambientFailures)
 
@@ -255,8 +258,9 @@ export const resume = (
   Effect.gen(function* () {
     const store = yield* RunStore
     const lease = yield* store.lease(runId)
+    const sent = yield* Inbox.lastSent(runId)
     const { state } = yield* load(runId)
-    const stopped = yield* takeUp(lease, definition, state, options, around)
+    const stopped = yield* takeUp(lease, definition, state, options, around, sent)
     return yield* finish(definition, yield* heed(lease, definition, stopped, around))
   }).pipe(Effect.scoped, definition.provided, ambientFailures)
 

@@ -36,6 +36,8 @@ export interface Start {
 export interface Resumption {
   readonly limits?: Limits | undefined
   readonly message?: string | undefined
+  /** The last command that the run had been sent when it was taken: a Stop that came later counts. */
+  readonly sent: number
 }
 
 const drive = Effect.fnUntraced(function* (job: Job, journal: Journal.Journal, parent: Parent | undefined) {
@@ -174,7 +176,7 @@ const said = (
 export const resume = Effect.fnUntraced(function* (
   job: Job,
   state: RunState.RunState,
-  { limits, message }: Resumption,
+  { limits, message, sent }: Resumption,
   lease: Lease,
   watcher: ((event: LiveEvent) => void) | undefined
 ) {
@@ -202,9 +204,10 @@ export const resume = Effect.fnUntraced(function* (
   if (limits !== undefined) journal.stage({ type: "limits_changed", limits })
   if (answer !== undefined) journal.stage(answer)
   yield* Inbox.takeIn(job, journal, commands)
-  // Somebody pressed Stop, and the driver died before it heard of it.
-  const cancel = commands.find(({ command }) => command.type === "cancel")
-  if (state.status === "running" && cancel?.command.type === "cancel") {
+  // Somebody pressed Stop, and the driver died before it heard of it, or this one was not listening yet.
+  const since = state.status === "running" ? state.inbox : sent
+  const cancel = commands.find(({ command, id }) => command.type === "cancel" && id > since)
+  if (cancel?.command.type === "cancel") {
     yield* journal.commit(Loop.stopped(journal, Inbox.cancelledFor(cancel.command.reason)))
     return Fold.snapshot(journal.state())
   }

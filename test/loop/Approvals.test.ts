@@ -1003,6 +1003,29 @@ describe("an unknown outcome", () => {
 })
 
 describe("a Stop", () => {
+  check("that comes while a run is being taken up is not taken for an old one", function* () {
+    const { agent, ran } = asking(once(call("ask", "c")))
+    yield* run(agent)
+    yield* Agent.decide({ runId: "r", callId: "c" }, Agent.approve())
+    const store = yield* RunStore.RunStore
+    // A long journal takes its time to load.
+    const loading: RunStore.RunStore["Service"] = {
+      ...store,
+      read: (runId, from) =>
+        Effect.tap(store.read(runId, from), () => Effect.ignore(Agent.cancel(runId, "no, stop"))).pipe(
+          Effect.provideService(RunStore.RunStore, store)
+        )
+    }
+    const exit = yield* Effect.exit(
+      Effect.provideService(Agent.resume(agent, "r"), RunStore.RunStore, loading)
+    )
+    expect(Exit.hasInterrupts(exit)).toBe(true)
+    expect(ran).toEqual([])
+    const { exit: end } = yield* resume(agent)
+    expectTag(end, "Completed")
+    expect(ran).toEqual(["ask x"])
+  })
+
   check(
     "that comes while a run is stopping for a decision counts, also if the decision comes, too",
     function* () {
