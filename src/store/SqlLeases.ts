@@ -19,7 +19,9 @@ const releaseLimit = "2 seconds"
 
 /** When a lease is renewed and given up, in milliseconds after it was last renewed. */
 const scheduleOf = (time: Duration.Input) => {
-  const leaseMs = Math.max(1_000, Duration.toMillis(Duration.fromInputUnsafe(time)))
+  const leaseMs = Math.round(
+    Math.min(Math.max(1_000, Duration.toMillis(Duration.fromInputUnsafe(time))), 86_400_000)
+  )
   return {
     leaseMs,
     renewAfterMs: leaseMs / 3,

@@ -51,7 +51,15 @@ export const make = (
     const body = JSON.stringify(summary)
     const { agent, parent, startedAt, status, tags = [] } = summary
     if (expected === 0) {
-      const [created] = yield* execute(create, [runId, agent, status, startedAt, seq, body, parent?.runId ?? null])
+      const [created] = yield* execute(create, [
+        runId,
+        agent,
+        status,
+        startedAt,
+        seq,
+        body,
+        parent?.runId ?? null
+      ])
       if (created === undefined) return undefined
       const { run_no } = created
       for (const each of new Set(tags)) yield* execute(tag, [run_no, each, agent, status, startedAt, runId])
