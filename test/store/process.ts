@@ -3,7 +3,7 @@ import { spawn } from "node:child_process"
 import { fileURLToPath } from "node:url"
 import * as Effect from "effect/Effect"
 
-const script = fileURLToPath(new URL("./elsewhere.ts", import.meta.url))
+const elsewhere = new URL("./elsewhere.ts", import.meta.url)
 
 export interface Process {
   /** Waits until it has said this; fails if it ends before. */
@@ -14,11 +14,11 @@ export interface Process {
   readonly said: () => string
 }
 
-/** Starts `elsewhere.ts`; it is killed when the scope closes. */
-export const start = (args: ReadonlyArray<string>, leaseSeconds = 15) =>
+/** Starts `elsewhere.ts`, or another script; it is killed when the scope closes. */
+export const start = (args: ReadonlyArray<string>, leaseSeconds = 15, script = elsewhere) =>
   Effect.acquireRelease(
     Effect.sync((): Process => {
-      const child = spawn(process.execPath, ["--no-warnings", script, ...args], {
+      const child = spawn(process.execPath, ["--no-warnings", fileURLToPath(script), ...args], {
         stdio: ["ignore", "pipe", "pipe"],
         env: { ...process.env, CHECKREIN_TEST_LEASE: String(leaseSeconds) }
       })
