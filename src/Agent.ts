@@ -295,7 +295,7 @@ export const create = <A, E, R>(
 
 /**
  * Stops a run, whoever drives it: its driver is told and stops within a second; a run that nobody drives is stopped at
- * once. `reason` becomes the detail of its ending. A run that has completed or failed stays as it is.
+ * once. `reason` becomes the detail of its ending. A run that has completed, failed or stopped at a limit stays as it is.
  */
 export const cancel: (
   runId: string,

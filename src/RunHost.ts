@@ -45,7 +45,8 @@ export class UnknownAgent extends Schema.TaggedError<UnknownAgent>()("UnknownAge
 export interface Shutdown {
   /**
    * What becomes of the turns and tools that are running: `finish` (default) lets them come to their end, `interrupt`
-   * stops them. Either way nothing new begins, and every run can be resumed.
+   * stops them. Either way nothing new begins, and every run stands as if its driver had died between two calls:
+   * `recover` takes it over, here or elsewhere, at once.
    */
   readonly running?: "finish" | "interrupt" | undefined
   /** How long `finish` waits before it interrupts. Default 30 seconds. */
@@ -150,7 +151,7 @@ const untilFree = "100 millis"
  * their tools may fail has to be settled before.
  *
  * When the layer's scope closes, as it does on SIGTERM under `NodeRuntime.runMain`, nothing new begins, what runs is
- * finished or interrupted as `shutdown` says, and every run is left in the store, to be resumed.
+ * finished or interrupted as `shutdown` says, and every run is left in the store, for `recover` to take it over.
  *
  * @example
  * ```ts
@@ -276,11 +277,7 @@ const make = Effect.fnUntraced(function* <
       if (shutdown.running !== "interrupt") {
         yield* Effect.timeoutOption(FiberSet.awaitEmpty(fibers), shutdown.grace ?? "30 seconds")
       }
-      const reason = Context.make(Agent.CancelReason, "its driver was shut down")
-      yield* Effect.forEach(fibers, (fiber) => Fiber.interruptAs(fiber, undefined, reason), {
-        concurrency: "unbounded",
-        discard: true
-      })
+      yield* Fiber.interruptAll(fibers)
     })
   )
 

@@ -494,11 +494,16 @@ describe("shutting down", () => {
       yield* Deferred.succeed(gate, undefined)
       yield* Fiber.join(closing)
       expect(done).toEqual(["pay a"])
-      expect(yield* host.status("r")).toMatchObject({ status: "interrupted", reason: "cancelled", turns: 1 })
+      expect(yield* host.status("r")).toMatchObject({ status: "running", turns: 1 })
       expect(yield* host.status("queued")).toMatchObject({ status: "running", turns: 0 })
-      const completed = yield* Agent.resume(payer, "r")
-      expect(completed.run.turns).toBe(3)
-      expect(done).toEqual(["pay a", "pay b"])
+      yield* withHost([payer], {}, (next) =>
+        Effect.gen(function* () {
+          expect([...(yield* next.recover)].sort()).toEqual(["queued", "r"])
+          expect(yield* next.ended("r")).toMatchObject({ status: "completed", turns: 3 })
+          expect(yield* next.ended("queued")).toMatchObject({ status: "completed", turns: 3 })
+        })
+      )
+      expect([...done].sort()).toEqual(["pay a", "pay a", "pay b", "pay b"])
       yield* lawful("r")
     }))
 
@@ -516,12 +521,24 @@ describe("shutting down", () => {
       expect((yield* host.status("r")).status).toBe("running")
       yield* TestClock.adjust("1 second")
       yield* Fiber.join(closing)
-      expect(yield* host.status("r")).toMatchObject({
-        reason: "cancelled",
-        detail: "its driver was shut down"
-      })
-      expect((yield* host.status("r")).unknown.length).toBe(1)
+      expect(yield* host.status("r")).toMatchObject({ status: "running", unknown: [{ tool: "pay" }] })
       expect(done).toEqual([])
+      yield* lawful("r")
+    }))
+
+  test("a run that is cancelled while its host goes is cancelled, not left to be taken over", () =>
+    Effect.gen(function* () {
+      const { handlers, paying } = yield* workshop
+      const payer = agentOf("payer", [pay("a"), Scripted.text("done")], handlers)
+      const scope = yield* Scope.make()
+      const host = yield* hostIn(scope, [payer], {})
+      yield* host.start("payer", "go", { runId: "r" })
+      yield* Deferred.await(paying)
+      const closing = yield* Effect.forkChild(Scope.close(scope, Exit.void), { startImmediately: true })
+      yield* settle
+      yield* host.cancel("r", "not needed")
+      yield* Fiber.join(closing)
+      expect(yield* host.status("r")).toMatchObject({ reason: "cancelled", detail: "not needed" })
       yield* lawful("r")
     }))
 
@@ -534,7 +551,7 @@ describe("shutting down", () => {
       yield* host.start("payer", "go", { runId: "r" })
       yield* Deferred.await(paying)
       yield* Scope.close(scope, Exit.void)
-      expect((yield* host.status("r")).reason).toBe("cancelled")
+      expect((yield* host.status("r")).status).toBe("running")
       yield* lawful("r")
     }))
 
@@ -563,8 +580,8 @@ describe("shutting down", () => {
       yield* Deferred.succeed(gate, undefined)
       yield* Fiber.join(closing)
       expect(done).toEqual(["pay a"])
-      expect((yield* host.status("r")).reason).toBe("cancelled")
-      expect((yield* host.status("r/c")).reason).toBe("cancelled")
+      expect((yield* host.status("r")).status).toBe("running")
+      expect((yield* host.status("r/c")).status).toBe("running")
       const completed = yield* Agent.resume(lead, "r")
       expect(completed.output).toBe("done")
       expect(done).toEqual(["pay a", "pay b"])

@@ -5,8 +5,8 @@ import * as Context from "effect/Context"
 import * as Deferred from "effect/Deferred"
 
 /**
- * Set around a run. Once it is done, the run begins no further turn and no further call: it lets those that it has begun
- * come to their end, and stops as `cancelled`, to be resumed by somebody else.
+ * Set around a run. Once it is done, the run begins no further turn and no further call, and lets those that it has begun
+ * come to their end. It does not stop: nobody drives it then, as if its process had died between two calls.
  */
 export const Drain = Context.Reference<Deferred.Deferred<void> | undefined>("checkrein/loop/Drain", {
   defaultValue: () => undefined

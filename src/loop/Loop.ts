@@ -206,8 +206,6 @@ const stop = Effect.fnUntraced(function* (job: Job, journal: Journal, ending: En
   yield* journal.commit(stopped(journal, ending, operations))
 })
 
-const leftOff = Inbox.cancelledFor("its driver was shut down")
-
 const begins = ({ _tag }: Step): boolean =>
   _tag === "AskModel" || _tag === "ExecuteCalls" || _tag === "CheckApprovals"
 
@@ -218,7 +216,8 @@ const interpret = Effect.fnUntraced(function* (job: Job, journal: Journal, desk:
   const drain = yield* Drain
   while (true) {
     const step = nextStep(journal.state(), job.rules, journal.elapsedMs())
-    if (begins(step) && isRequested(drain)) return yield* stop(job, journal, leftOff)
+    // It has not stopped, only nobody drives it now: whoever looks for such runs takes it up at once.
+    if (begins(step) && isRequested(drain)) return yield* journal.commit()
     let ending: Ending | undefined
     switch (step._tag) {
       case "AskModel":
@@ -258,6 +257,7 @@ const interpret = Effect.fnUntraced(function* (job: Job, journal: Journal, desk:
  */
 export const drive = Effect.fnUntraced(function* (job: Job, journal: Journal) {
   const desk = Desk.make(job, journal.state())
+  const drain = yield* Drain
   // A run ends once: whatever comes while its last event is being stored comes too late.
   const hasStopped = () => journal.state().status !== "running"
   const cut = () => {
@@ -281,10 +281,11 @@ export const drive = Effect.fnUntraced(function* (job: Job, journal: Journal) {
     Effect.onExit((exit) => {
       if (Exit.isSuccess(exit) || !Cause.hasInterrupts(exit.cause) || hasStopped()) return Effect.void
       cut()
+      const reason = Inbox.cancelReasonOf(exit.cause)
+      if (reason === undefined && isRequested(drain)) return journal.commit()
       const { parent } = journal.state()
       const without = parent === undefined ? "the run was interrupted" : `run ${parent.runId} was stopped`
-      const detail = Inbox.cancelReasonOf(exit.cause) ?? without
-      return journal.commit(stopped(journal, Inbox.cancelledFor(detail)))
+      return journal.commit(stopped(journal, Inbox.cancelledFor(reason ?? without)))
     })
   )
 })

@@ -289,7 +289,7 @@ export const create = (
 
 /**
  * Stops a run, whoever drives it: its driver is told, and does so within a second; a run that nobody drives is stopped
- * here. A run that has completed or failed stays as it is.
+ * here. A run that has completed, failed or stopped at a limit stays as it is.
  */
 export const cancel = (
   runId: string,
@@ -302,7 +302,8 @@ export const cancel = (
       const lease = yield* store.lease(runId)
       const { state } = yield* load(runId)
       const { reason: before, status } = state
-      if (status === "completed" || status === "failed" || before === "cancelled") return
+      // What waits for somebody is ended; what has come to an end of its own keeps it.
+      if (before === "cancelled" || (status !== "running" && status !== "interrupted")) return
       yield* Session.cancel(state, reason, lease)
     })
     yield* Effect.catchTag(Effect.scoped(own), "RunBusy", () => store.send(runId, { type: "cancel", reason }))

@@ -235,6 +235,7 @@ export const apply = (draft: Draft, event: RunEvent): void => {
       draft.turns++
       charge(draft, event.usage, event.costUsd)
       draft.lastUsage = event.usage
+      if (event.unpriced === true) draft.unpriced = true
       draft.answered = event.answers
       if (event.message.content.length > 0) draft.messages.push(event.message)
       if (event.note !== undefined) draft.messages.push({ role: "user", content: event.note })

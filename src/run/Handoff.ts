@@ -66,11 +66,15 @@ export const Contract = Schema.Struct({
 })
 export type Contract = typeof Contract.Type
 
-/** How much of a resource was used, of which limit, and how much of that is kept for a handoff. */
+/**
+ * How much of a resource was used, of which limit, and how much of that is kept for a handoff. `unpriced` money counts a
+ * model as free whose price is not known.
+ */
 export const Spent = Schema.Struct({
   used: Schema.Finite,
   limit: Schema.optionalKey(Schema.Finite),
-  reserve: Schema.optionalKey(Schema.Finite)
+  reserve: Schema.optionalKey(Schema.Finite),
+  unpriced: Schema.optionalKey(Schema.Literal(true))
 })
 export type Spent = typeof Spent.Type
 
@@ -222,7 +226,7 @@ const spentOf = (state: State.RunState): Handoff["spend"] => {
   }
   return {
     turns: spent("turns"),
-    usd: spent("usd"),
+    usd: { ...spent("usd"), ...(state.unpriced === undefined ? undefined : { unpriced: true }) },
     tokens: spent("tokens"),
     toolCalls: spent("toolCalls"),
     timeMs: spent("timeMs"),

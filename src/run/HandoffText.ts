@@ -51,12 +51,11 @@ const quote = (text: string): ReadonlyArray<string> =>
     .split("\n")
     .map((line) => `> ${line.replace(unsafe, " ")}`.trimEnd())
 
-/** Enough of a digest to tell two of them apart. */
-const digestOf = ({ digest }: { readonly digest?: string }): string => {
-  if (digest === undefined) return ""
-  const short = /^([a-z0-9-]+:)?(.{1,12})/is.exec(digest)
-  return ` (${code(`${short?.[1] ?? ""}${short?.[2] ?? ""}`)})`
-}
+const hash = /^((?:[a-z0-9-]+:)?[\w+/-]{12})[\w+/=-]{8,}$/i
+
+/** Enough of a hash to tell two of them apart; anything else, such as a revision's name, as it was told. */
+const digestOf = ({ digest }: { readonly digest?: string }): string =>
+  digest === undefined ? "" : ` (${code(hash.exec(digest)?.[1] ?? digest)})`
 
 const item = (text: string): string => `- ${text}`
 
@@ -173,10 +172,15 @@ const spend = ({
   turns,
   usd
 }: Handoff.Handoff["spend"]): ReadonlyArray<string> => {
-  const row = (name: string, { limit, reserve, used }: Handoff.Spent, show: (amount: number) => string) => {
+  const row = (
+    name: string,
+    { limit, reserve, unpriced, used }: Handoff.Spent,
+    show: (amount: number) => string
+  ) => {
     const of = limit === undefined ? ", no limit" : ` of ${show(limit)}`
     const kept = reserve === undefined || reserve === 0 ? "" : ` (${show(reserve)} kept for a handoff)`
-    return item(`${name}: ${show(used)}${of}${kept}`)
+    const free = unpriced === undefined ? "" : "; the price of a model is not known, and it counts as free"
+    return item(`${name}: ${show(used)}${of}${kept}${free}`)
   }
   return [
     row("turns", turns, String),

@@ -143,7 +143,10 @@ const waitingForPeople = (state: RunState): Step | undefined => {
   const undecided = State.undecided(state)
   const suspended = state.pending.filter((call) => call.status === "suspended")
   const approvals = [...undecided, ...suspended.flatMap((call) => call.suspension?.approvals ?? [])]
-  if (approvals.length > 0) return interrupted("approval", `waits for a decision about ${list(approvals)}`)
+  if (approvals.length > 0) {
+    const problems = approvals.flatMap(({ problem }) => (problem === undefined ? [] : [`; ${problem}`]))
+    return interrupted("approval", `waits for a decision about ${list(approvals)}${problems.join("")}`)
+  }
   const question = state.pending.find((call) => call.kind === "input")
   if (question !== undefined) return interrupted("input", `waits for an answer to ${question.callId}`)
   const [child] = suspended

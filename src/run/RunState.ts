@@ -109,6 +109,7 @@ const Fields = Schema.Struct({
   usage: Money.Usage,
   childTokens: Schema.Natural,
   costUsd: Schema.Finite,
+  unpriced: Schema.optionalKey(Schema.Literal(true)),
   elapsedMs: Schema.Finite,
   limits: Limits,
   phase: Purpose,
@@ -137,6 +138,7 @@ const Fields = Schema.Struct({
  * - `status`, `reason`, `detail`: where it stands, and why it stopped
  * - `messages`: the transcript, of which the run began with the first `given`
  * - `turns`, `toolCalls`, `usage`, `costUsd` (USD), `elapsedMs`: what it has used
+ * - `unpriced`: some turn's model has no known price, so that it counts as free in `costUsd`
  * - `pending`: the calls without a result, with what was decided about each; `held`: what was said meanwhile
  * - `phase`: `handoff` once only the reserve is left, and `summary` what the model said then
  * - `result`: the answer as JSON, once there is one; `contract`: what it has to be submitted as, if it has to
