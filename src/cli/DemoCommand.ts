@@ -133,7 +133,7 @@ const killSelf = () => process.kill(process.pid, "SIGKILL")
 const scenario = Effect.fnUntraced(function* (name: Catalogue.Name, values: Values) {
   const { json, killAfter, reason, store } = values
   const approve = yield* verdictOf(values)
-  if (Option.isSome(killAfter) && store === "memory") {
+  if (Option.isSome(killAfter) && Store.isFleeting(store)) {
     return yield* usage("--kill-after needs a store that outlives the process: --store memory does not")
   }
   const [Demo, Scenario, RunTrace, { load }] = yield* Effect.promise(() =>

@@ -38,10 +38,10 @@ export const screen = Effect.fnUntraced(function* (
   stored: Stored,
   where: Where
 ) {
-  const [Ending, HandoffScreen] = yield* Effect.promise(() =>
-    Promise.all([import("./Ending.ts"), import("./HandoffScreen.ts")])
+  const [Ending, HandoffScreen, Store] = yield* Effect.promise(() =>
+    Promise.all([import("./Ending.ts"), import("./HandoffScreen.ts"), import("./Store.ts")])
   )
-  const next = where.store === "memory" ? [] : Ending.next(stored.state, where)
+  const next = Ending.next(stored.state, where)
   const parts = handoff === null ? [] : HandoffScreen.parts(handoff, saidElsewhere)
   return [
     "",
@@ -51,6 +51,7 @@ export const screen = Effect.fnUntraced(function* (
     ...(deleted.length === 0 ? [] : [`  deleted  ${deleted.join(", ")}`]),
     `  used     ${spent(result)}`,
     ...parts.flatMap(({ lines, title }) => [`${title}:`, ...lines.map((line) => `  ${line}`)]),
-    ...(next.length === 0 ? [] : ["To go on:", ...next.map((command) => `  ${command}`)])
+    ...(next.length === 0 ? [] : ["To go on:", ...next.map((command) => `  ${command}`)]),
+    ...(Store.isFleeting(where.store) && result.status !== "completed" ? [Store.endsHere] : [])
   ].join("\n")
 })

@@ -4,7 +4,6 @@
 import { raised } from "../run/GoingOn.ts"
 import type { Handoff } from "../run/Handoff.ts"
 import { textOf } from "../run/Message.ts"
-import type { Reason } from "../run/RunEvent.ts"
 import * as RunExit from "../run/RunExit.ts"
 import type { RunState } from "../run/RunState.ts"
 import * as HandoffScreen from "./HandoffScreen.ts"
@@ -65,70 +64,58 @@ export const follow = (where: Where): string => command(where, "show", [where.ro
 /** The command that stops a run, wherever it is driven. */
 export const cancel = (where: Where): string => command(where, "cancel", [where.root])
 
-const decide = (where: Where, { callId, runId }: { readonly callId: string; readonly runId: string }) => {
-  const with_ = (verb: string) => command(where, verb, [runId, callId], "--resume", ...agentFlag(where))
-  return [with_("approve"), with_("reject")]
+/** A run's call or question, by which people speak about it. */
+interface Asked {
+  readonly runId: string
+  readonly callId: string
 }
 
-const resolve = (where: Where, { callId, runId }: { readonly callId: string; readonly runId: string }) => [
-  command(where, "resolve", [runId, callId, "happened"]),
-  command(where, "resolve", [runId, callId, "did-not-happen"])
-]
-
-const answer = (where: Where, { runId }: { readonly runId: string }): string =>
-  command(where, "answer", [runId, "YOUR ANSWER"], "--resume", ...agentFlag(where))
-
-const more = ({ exhausted }: RunState): ReadonlyArray<string> =>
-  exhausted === undefined ? [] : raised(exhausted).flag
-
 /** Names a call across a tree of runs. */
-export const nameOf = ({ callId, runId }: { readonly callId: string; readonly runId: string }): string =>
-  `${runId} ${callId}`
+export const nameOf = ({ callId, runId }: Asked): string => `${runId} ${callId}`
+
+/** What the run needs to be taken up again, beyond what people have to settle. */
+const taking = ({ exhausted, reason, status }: RunState): ReadonlyArray<string> => {
+  if (status === "failed") return ["--force"]
+  const isAtLimit = reason === "max_turns" || reason === "max_budget"
+  return isAtLimit && exhausted !== undefined ? raised(exhausted).flag : []
+}
 
 /**
- * The commands by which a run that has stopped goes on; none for one that has completed. `settled` names the calls about
- * which somebody has spoken since: when nothing else is left, the run can be resumed.
+ * The commands by which people settle what a run cannot go on without, in the order in which it asks for it. They resume
+ * it at once, but for a run that has failed: that is not taken up by a word about a call.
+ */
+const settling = (run: RunState, where: Where, settled: ReadonlySet<string>): ReadonlyArray<string> => {
+  const open = <A extends Asked>(calls: ReadonlyArray<A>) =>
+    calls.filter((call) => !settled.has(nameOf(call)))
+  const goOn = run.status === "failed" ? [] : ["--resume", ...taking(run), ...agentFlag(where)]
+  const say = (verb: string, { runId }: Asked, ...words: ReadonlyArray<string>) =>
+    command(where, verb, [runId, ...words], ...goOn)
+  const question = RunExit.questionOf(run)
+  return [
+    ...open(RunExit.unknownOf(run)).flatMap((call) =>
+      ["happened", "did-not-happen"].map((outcome) => say("resolve", call, call.callId, outcome))
+    ),
+    ...open(RunExit.approvalsOf(run)).flatMap((call) =>
+      ["approve", "reject"].map((verb) => say(verb, call, call.callId))
+    ),
+    ...open(question === undefined ? [] : [question]).map((asked) => say("answer", asked, "YOUR ANSWER"))
+  ]
+}
+
+/**
+ * The commands by which a run that has stopped goes on: what people have to settle first, or if there is nothing of the
+ * kind, the one that resumes it. None for a run that has completed, or whose store ends with this process. `settled`
+ * names the calls about which somebody has spoken since.
  */
 export const next = (
   run: RunState,
   where: Where,
   settled: ReadonlySet<string> = new Set()
 ): ReadonlyArray<string> => {
+  if (run.status === "completed" || Store.isFleeting(where.store)) return []
   if (run.status === "running") return [resume(where)]
-  const reason: Reason | undefined = run.reason
-  switch (reason) {
-    case "max_turns":
-    case "max_budget":
-      return [resume(where, ...more(run))]
-    case "approval": {
-      const open = RunExit.approvalsOf(run).filter((call) => !settled.has(nameOf(call)))
-      return open.length === 0 ? [resume(where)] : open.flatMap((call) => decide(where, call))
-    }
-    case "unknown_outcome": {
-      const open = RunExit.unknownOf(run).filter((call) => !settled.has(nameOf(call)))
-      return open.length === 0 ? [resume(where)] : open.flatMap((call) => resolve(where, call))
-    }
-    case "input": {
-      const question = RunExit.questionOf(run)
-      return question === undefined || settled.has(nameOf(question))
-        ? [resume(where)]
-        : [answer(where, question)]
-    }
-    case "provider_refused":
-    case "tool_fatal":
-    case "tool_permanent":
-    case "defect":
-      return [resume(where, "--force")]
-    case "answered":
-    case "submitted":
-    case undefined:
-      return []
-    case "provider":
-    case "stalled":
-    case "stop_condition":
-    case "cancelled":
-      return [resume(where)]
-  }
+  const first = settling(run, where, settled)
+  return first.length === 0 || run.status === "failed" ? [...first, resume(where, ...taking(run))] : first
 }
 
 /** A run's answer as text: what was submitted or said, else what it handed over; empty when there is none. */
@@ -188,8 +175,8 @@ const saidElsewhere: ReadonlySet<HandoffScreen.Part> = new Set(["task", "unknown
 
 const mostLines = 6
 
-const handedOver = (handoff: Handoff): ReadonlyArray<string> =>
-  HandoffScreen.parts(handoff, saidElsewhere, mostLines).flatMap(({ lines, title }) => [
+const handedOver = (handoff: Handoff, most: number): ReadonlyArray<string> =>
+  HandoffScreen.parts(handoff, saidElsewhere, most).flatMap(({ lines, title }) => [
     `  ${title}:`,
     ...lines.map((line) => `    ${line}`)
   ])
@@ -212,9 +199,12 @@ export const told = (run: RunState, where: Where): string => {
   if (question !== undefined) lines.push(`  it asks: ${Output.plain(question.text)}`)
   const handoff = handoffOf(run, where)
   const last = lastWords(run)
-  if (handoff !== null) lines.push(...handedOver(handoff), `In full: ${show(where, run)}`)
+  if (handoff !== null && Store.isFleeting(where.store))
+    lines.push(...handedOver(handoff, Number.POSITIVE_INFINITY))
+  else if (handoff !== null) lines.push(...handedOver(handoff, mostLines), `In full: ${show(where, run)}`)
   else if (last !== "" && run.reason !== "approval") lines.push(`  it last said: ${Output.plain(last)}`)
   const commands = next(run, where)
   if (commands.length > 0) lines.push("To go on:", ...commands.map((text) => `  ${text}`))
+  if (Store.isFleeting(where.store)) lines.push(Store.endsHere)
   return lines.join("\n")
 }

@@ -82,13 +82,16 @@ const afterwards = (input: Said, { callId, recorded, runId, text }: Recorded) =>
     )
     if (before.length > 1)
       yield* Output.note("Somebody has spoken about this call at the same moment; who was first counts.")
-    if (input.resume)
+    if (input.resume) {
+      // It stays so if the run cannot be resumed now.
+      yield* Output.note(`Recorded: ${Output.plain(text)}.`)
       return yield* Resume.resume({
         ...input,
         id: root.runId,
         force: false,
         message: Option.none()
       })
+    }
     const agent = yield* AgentOf.moduleFlag(root, input.agent)
     const next = Ending.resume({ store: input.store, agent, root: root.runId })
     yield* Output.result(

@@ -67,7 +67,7 @@ const elsewhere =
 /** How one run is taken over; what becomes of it is written down, also while it is driven. */
 const takingOver = Effect.fnUntraced(function* (
   { agent, model }: Input,
-  note: (outcome: Recovery.Outcome) => void
+  record: (outcome: Recovery.Outcome) => void
 ) {
   const store = yield* RunStore
   const agentOf = yield* AgentOf.finder(agent)
@@ -76,13 +76,13 @@ const takingOver = Effect.fnUntraced(function* (
     script: yield* Effect.cached(Layer.build(Models.layer(model, "script"))),
     nothing: yield* Effect.cached(Layer.build(Models.layer(model, "nothing")))
   }
-  const left = (run: RunSummary, why: string) => note({ _tag: "Left", run, why })
+  const left = (run: RunSummary, why: string) => record({ _tag: "Left", run, why })
   return (run: RunSummary) =>
     Effect.gen(function* () {
       const found = yield* Effect.catch(agentOf(run), ({ message }) => Effect.succeed(message))
       if (typeof found === "string") return left(run, found)
       if ((yield* store.summary(run.runId)).status !== "running") return left(run, "it has stopped meanwhile")
-      note({ _tag: "Driven", run, module: found.module })
+      record({ _tag: "Driven", run, module: found.module })
       yield* Effect.provide(Agent.outcome(Agent.resume(found.agent, run.runId)), yield* models[found.standIn])
     }).pipe(
       Effect.catchCause((cause) =>
@@ -91,7 +91,7 @@ const takingOver = Effect.fnUntraced(function* (
           if (Cause.hasInterruptsOnly(cause)) return
           const error = Cause.squash(cause)
           if (error instanceof RunBusy) left(run, elsewhere)
-          else note({ _tag: "Failed", run, error })
+          else record({ _tag: "Failed", run, error })
         })
       )
     )

@@ -26,6 +26,13 @@ export const flagOf = (otherwise: string): Flag.Flag<string> =>
 /** `--store`, the same for every command. */
 export const flag: Flag.Flag<string> = flagOf(defaultFile)
 
+/** Whether what is kept there ends with the process, so that no other command can have it. */
+export const isFleeting = (where: string): boolean => where === "memory"
+
+/** What there is to say about a run that is kept so. */
+export const endsHere =
+  "The run was kept in memory and ends with this process: --store FILE keeps one that can be resumed."
+
 const scheme = /^([a-z][a-z0-9+.-]*):\/\//i
 
 // Also without its slashes: a file of that name would have the password in it.
@@ -60,7 +67,7 @@ export const layer = (where: string): Layer.Layer<RunStore, UsageError | Command
     Effect.gen(function* () {
       const message = refusal(where)
       if (message !== undefined) return yield* new UsageError({ message })
-      if (where === "memory") {
+      if (isFleeting(where)) {
         const memory = yield* Effect.promise(() => import("../store/MemoryRunStore.ts"))
         return memory.layer
       }
@@ -79,7 +86,7 @@ export const existing = (
 ): Layer.Layer<RunStore, UsageError | CommandFailed | RunStoreError, FileSystem.FileSystem> =>
   Layer.unwrap(
     Effect.gen(function* () {
-      if (where === "memory")
+      if (isFleeting(where))
         return yield* new UsageError({
           message: "a store in memory ends with its process, so there are no stored runs in it"
         })

@@ -27,7 +27,7 @@ export const driven = (where: Ending.Where): Driven =>
     message: `run ${where.root} is driven by another process: watch it with \`${Ending.follow(where)}\`, stop it with \`${Ending.cancel(where)}\`, or wait until it has stopped`
   })
 
-/** Whether nobody drives a run at this moment. */
+/** Whether nobody drives a run, found out by taking the right to drive it for a moment. */
 export const isFree = (runId: string): Effect.Effect<boolean, RunStoreError, RunStore> =>
   Effect.flatMap(RunStore, (store) =>
     Effect.scoped(store.lease(runId)).pipe(

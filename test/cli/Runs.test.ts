@@ -170,6 +170,7 @@ describe("approve, reject and resume", () => {
     const { file, runs, start } = scene("reject")
     const { runId } = await start()
     const ended = await runs("reject", runId, "--reason", "keep the logs", "--resume", "--json")
+    expect(ended.stderr.split("\n")[0]).toBe("Recorded: rejected delete_file (call call_1_0).")
     expect(parsed(ended)).toMatchObject({
       runId,
       status: "completed",

@@ -1,0 +1,92 @@
+import { mkdirSync, writeFileSync } from "node:fs"
+import { afterEach, describe, expect, it } from "vitest"
+import { cli, elsewhere, module, parsed, withoutEndpoint, workshop } from "./support.ts"
+
+const { path } = workshop()
+withoutEndpoint()
+afterEach(() => {
+  delete process.env.CHECKREIN_TEST_GO
+})
+
+const waiter = module("waiter")
+
+/** A printed command, as it is given to the command under test. */
+const words = (command: string): ReadonlyArray<string> => command.replace("checkrein ", "").split(" ")
+
+/** A run that was stopped in the middle of a tool that writes. */
+const cutOff = async (name: string) => {
+  const store = ["--store", path(`${name}.db`)]
+  const { runId, running } = await elsewhere(store, "waiter", "send", /waiting to go/)
+  running.signal("SIGINT")
+  const ended = await running.ended
+  const flags = [...waiter, ...store]
+  const resolutions = ["happened", "did-not-happen"].map((outcome) =>
+    ["checkrein runs resolve", runId, "c1", outcome, "--resume", ...flags].join(" ")
+  )
+  return { ended, flags, resolutions, runId, store }
+}
+
+describe("the way to go on", () => {
+  it("begins with what became of a call, wherever a run is told that was stopped in the middle of one", async () => {
+    const { ended, flags, resolutions, runId, store } = await cutOff("told")
+    expect(ended.code).toBe(130)
+    expect(ended.stderr).toContain(`send {} may or may not have happened (call c1)\n`)
+    const toGoOn = `To go on:\n  ${resolutions.join("\n  ")}`
+    expect(ended.stderr.trimEnd().endsWith(toGoOn)).toBe(true)
+
+    const followed = await cli("runs", "show", runId, "--follow", ...flags)
+    expect(followed.stderr.endsWith(toGoOn)).toBe(true)
+    const shown = await cli("runs", "show", runId, "--json", ...flags)
+    expect(parsed(shown).next).toEqual(resolutions)
+    const { stdout: handoff } = await cli("runs", "show", runId, "--handoff", ...flags)
+    expect(handoff.indexOf("runs resolve")).toBeGreaterThan(0)
+    expect(handoff.indexOf("runs resolve")).toBeLessThan(handoff.indexOf("runs resume"))
+
+    const resumed = await cli("runs", "resume", runId, ...flags)
+    expect([resumed.code, resumed.stderr.endsWith(toGoOn)]).toEqual([3, true])
+    const without = await cli("runs", "show", runId, ...store)
+    expect(without.stdout).toContain(`runs resolve ${runId} c1 happened --resume --agent MODULE`)
+  })
+
+  it("can be gone as it is printed", async () => {
+    const { resolutions } = await cutOff("gone")
+    const ended = await cli(...words(resolutions[0] ?? ""))
+    expect([ended.code, ended.stdout.startsWith("It ")]).toEqual([0, true])
+  })
+
+  it("has the limit in it that a run at its limit needs", async () => {
+    mkdirSync(path("logs"))
+    writeFileSync(path("logs", "old.log"), "x\n")
+    const store = ["--store", path("limit.db")]
+    const asked = await cli("run", "--root", path("logs"), ...store, "--json", "Delete old.log")
+    const { runId } = parsed(asked)
+    const atLimit = parsed(await cli("runs", "resume", runId, "--max-turns", "2", "--json", ...store))
+    expect(atLimit).toMatchObject({ reason: "max_turns", approvals: [{ tool: "delete_file" }] })
+    const decide = (verb: string) =>
+      `checkrein runs ${verb} ${runId} call_1_0 --resume --max-turns 4 ${store.join(" ")}`
+    expect(atLimit.next).toEqual([decide("approve"), decide("reject")])
+    const ended = await cli(...words(decide("reject")))
+    expect([ended.code, ended.stdout]).toEqual([0, "I did not delete anything: you declined."])
+  })
+})
+
+describe("a run in memory", () => {
+  it("is said to end with its process, and has no way to go on", async () => {
+    const ask = ["run", ...waiter, "--store", "memory", "--max-time", "1s", "Wait."]
+    const ended = await cli(...ask)
+    expect(ended.code).toBe(3)
+    expect(ended.stderr).not.toContain("checkrein runs")
+    expect(ended.stderr).not.toContain("To go on")
+    expect(ended.stderr).toMatch(
+      /\nThe run was kept in memory and ends with this process: --store FILE keeps one that can be resumed\.$/
+    )
+    const { handoff, next } = parsed(await cli(...ask, "--json"))
+    expect([next, handoff.next]).toEqual([[], []])
+  })
+
+  it("hands over all that it has, since nobody can ask for it later", async () => {
+    const ended = await cli("demo", "investigate", "--store", "memory")
+    expect(ended.stdout).not.toContain("To go on")
+    expect(ended.stdout).toContain("The run was kept in memory and ends with this process")
+  })
+})
