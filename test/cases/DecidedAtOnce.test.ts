@@ -7,7 +7,6 @@ import * as Arbitrary from "effect/Arbitrary"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
-import * as Schedule from "effect/Schedule"
 import * as Schema from "effect/Schema"
 import { Agent, RunHost, RunStore } from "../../src/index.ts"
 import * as Scripted from "../../src/provider/Scripted.ts"
@@ -15,6 +14,7 @@ import { open } from "../store/opening.ts"
 import { describeShared } from "../store/stores.ts"
 import { type Planner, plan, planner, taskOf } from "./plans.ts"
 import { examples, expectLawful, forAny, journal, of, onEveryStore, summary } from "./support.ts"
+import { untilFree } from "./tab.ts"
 
 type Store = RunStore.RunStore["Service"]
 
@@ -59,9 +59,7 @@ const decisionOf = ({ decision }: Tab, q: string): Agent.Decision =>
 
 /** Resumes a run as a server does that has no host: until nobody else drives it. */
 const resume = (agent: Planner, runId: string) =>
-  Agent.outcome(Agent.resume(agent, runId)).pipe(
-    Effect.retry({ while: ({ _tag }) => _tag === "RunBusy", schedule: Schedule.spaced("5 millis") })
-  )
+  Agent.outcome(Agent.resume(agent, runId)).pipe(Effect.retry(untilFree))
 
 /** Some tabs answer two calls of a run at the same moment, and each has the run go on; there is one answer to each call. */
 const race = Effect.fnUntraced(function* (

@@ -16,6 +16,7 @@ import * as Process from "../store/process.ts"
 import { describeShared } from "../store/stores.ts"
 import { acts, plan, planner, runIdOf, runs, taskOf } from "./plans.ts"
 import { expectLawful, journal, of, summary } from "./support.ts"
+import { answerAll, untilFree } from "./tab.ts"
 
 const script = new URL("./elsewhere.ts", import.meta.url)
 const leaseSeconds = 3
@@ -48,10 +49,11 @@ describeShared((where) => {
           for (const runId of ids) {
             yield* Effect.exit(Agent.run(agent, taskOf(plan([["pay"]])), { runId }))
           }
-          const tabs = yield* Effect.forEach(["ann", "bob"], (name) => start("tab", name, String(ids.length)))
-          for (const tab of tabs) yield* tab.says("ready")
-          for (const tab of tabs) yield* tab.signal("SIGUSR2")
-          for (const tab of tabs) yield* tab.ended
+          const other = yield* start("tab", "ann", String(ids.length))
+          yield* other.says("ready")
+          yield* other.signal("SIGUSR2")
+          yield* answerAll(agent, "bob", ids)
+          yield* other.ended
           const expected: Array<string> = []
           for (const runId of ids) {
             expect((yield* summary(runId)).status).toBe("completed")
@@ -73,19 +75,16 @@ describeShared((where) => {
       Effect.gen(function* () {
         const { agent, lines, start, store } = yield* world(yield* where)
         const turns = plan([["note", [["note"], ["pay"], ["look", "note"]]], ["note"]])
-        const drive = (...at: ReadonlyArray<string>) => start("drive", "r", taskOf(turns), ...at)
         yield* Effect.gen(function* () {
           yield* Effect.exit(Agent.run(agent, taskOf(turns), { runId: "r" }))
           const [call] = (yield* summary("r")).approvals
           if (call === undefined) throw new Error("nothing waits")
           expect(call.runId).toBe(runIdOf("r", "0.1"))
           yield* Agent.decide(call, Agent.approve(), { by: "ann" })
-          const first = yield* drive("0.1 turn 2")
+          const first = yield* start("drive", "r", taskOf(turns), "0.1 turn 2")
           yield* first.says("hangs")
           yield* first.signal("SIGKILL")
-          const second = yield* drive()
-          yield* second.says("ended Completed")
-          yield* second.ended
+          yield* Agent.resume(agent, "r").pipe(Effect.retry(untilFree))
 
           const did = lines().filter((line) => !line.startsWith("asked"))
           expect(did).toEqual(acts(turns).map(({ act, q }) => `${act} ${q}`))

@@ -13,11 +13,11 @@ import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
-import * as Schedule from "effect/Schedule"
 import { Agent, RunStore } from "../../src/index.ts"
 import * as Scripted from "../../src/provider/Scripted.ts"
 import { open } from "../store/opening.ts"
 import { planner } from "./plans.ts"
+import { answerAll, untilFree } from "./tab.ts"
 
 const [mode = "", where = "", ledger = "", name = "", rest = "", at = ""] = process.argv.slice(2)
 
@@ -33,12 +33,6 @@ const agent = planner({
   }
 })
 
-/** A driver that has died keeps its run until its lease ends, and one that goes a moment longer than it shows. */
-const untilFree = {
-  while: (error: { readonly _tag: string }) => error._tag === "RunBusy",
-  schedule: Schedule.spaced("20 millis")
-}
-
 const driving = Effect.gen(function* () {
   const exit = yield* Agent.outcome(Agent.run(agent, rest, { runId: name })).pipe(Effect.retry(untilFree))
   yield* Console.log(`ended ${exit._tag}`)
@@ -49,19 +43,15 @@ const told = Effect.callback<void>((resume) => {
 })
 
 const answering = Effect.gen(function* () {
-  const store = yield* RunStore.RunStore
   const start = yield* Effect.forkChild(told, { startImmediately: true })
   yield* Console.log("ready")
   // A signal alone does not keep a process alive.
   yield* Effect.raceFirst(Fiber.join(start), Effect.sleep("1 minute"))
-  for (let i = 0; i < Number(rest); i++) {
-    const runId = `r${i}`
-    for (const call of (yield* store.summary(runId)).approvals) {
-      const decision = Agent.approve({ args: { q: `${runId} by ${name}` } })
-      yield* Effect.catchTag(Agent.decide(call, decision, { by: name }), "CallNotPending", () => Effect.void)
-    }
-    yield* Agent.outcome(Agent.resume(agent, runId)).pipe(Effect.retry(untilFree))
-  }
+  yield* answerAll(
+    agent,
+    name,
+    Array.from({ length: Number(rest) }, (_, i) => `r${i}`)
+  )
 })
 
 const modes = { drive: driving, tab: answering }
