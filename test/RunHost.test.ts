@@ -526,6 +526,23 @@ describe("shutting down", () => {
       yield* lawful("r")
     }))
 
+  test("does not wait for a provider that asked for patience", () =>
+    Effect.gen(function* () {
+      const { handlers } = yield* workshop
+      const reader = agentOf(
+        "reader",
+        [Scripted.fail(429, { retryAfter: "100" }), Scripted.text("done")],
+        handlers
+      )
+      const scope = yield* Scope.make()
+      const host = yield* hostIn(scope, [reader], {})
+      yield* host.start("reader", "go", { runId: "r" })
+      yield* settle
+      yield* Scope.close(scope, Exit.void)
+      expect(yield* host.status("r")).toMatchObject({ status: "running", turns: 0 })
+      yield* lawful("r")
+    }))
+
   test("a run that is cancelled while its host goes is cancelled, not left to be taken over", () =>
     Effect.gen(function* () {
       const { handlers, paying } = yield* workshop

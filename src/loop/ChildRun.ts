@@ -39,9 +39,6 @@ export const ChildLink = Context.Reference<ChildLink | undefined>("checkrein/loo
   defaultValue: () => undefined
 })
 
-/** The id of the run that a call starts. */
-export const idOf = (runId: string, callId: string): string => `${runId}/${callId}`
-
 /** Whether a tool is an agent: whatever it is annotated with, its run may have changed something. */
 export const IsAgent = Context.Reference<boolean>("checkrein/loop/IsAgent", {
   defaultValue: () => false

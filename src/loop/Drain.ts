@@ -3,6 +3,8 @@
  */
 import * as Context from "effect/Context"
 import * as Deferred from "effect/Deferred"
+import type * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
 
 /**
  * Set around a run. Once it is done, the run begins no further turn and no further call, and lets those that it has begun
@@ -11,6 +13,14 @@ import * as Deferred from "effect/Deferred"
 export const Drain = Context.Reference<Deferred.Deferred<void> | undefined>("checkrein/loop/Drain", {
   defaultValue: () => undefined
 })
+
+/** Waits, but no longer than until the runs under this have to leave off. */
+export const sleep = (duration: Duration.Input): Effect.Effect<void> =>
+  Effect.flatMap(Drain, (drain) =>
+    drain === undefined
+      ? Effect.sleep(duration)
+      : Effect.raceFirst(Effect.sleep(duration), Deferred.await(drain))
+  )
 
 /** Whether the runs under this have to leave off. */
 export const isRequested = (drain: Deferred.Deferred<void> | undefined): boolean =>

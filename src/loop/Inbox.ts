@@ -169,7 +169,9 @@ export const answersTo = Effect.fnUntraced(
     return answers
   },
   // The run has stopped, and is as it is whatever the store says now.
-  Effect.orElseSucceed((): ReadonlyArray<string> => [])
+  Effect.catch((error) =>
+    Effect.as(Effect.logWarning("nobody can tell whether the run was answered while it stopped", error), [])
+  )
 )
 
 /** Waits for a cancel command, and then interrupts with its reason. */

@@ -145,7 +145,9 @@ const executeAll = Effect.fnUntraced(function* (
     }
   }
   const running: Array<ToolCall.Claimed> = []
-  let children = calls.filter((call) => call.agent === true).length
+  const starts = (call: PendingCall): boolean =>
+    !refused.has(call.callId) && ToolCall.withoutExecution(job, journal.state(), desk, call) === undefined
+  let children = calls.filter((call) => call.agent === true && starts(call)).length
   for (const call of calls) {
     const exhausted = refused.get(call.callId)
     if (exhausted !== undefined) {

@@ -17,6 +17,7 @@ import * as Money from "../run/Money.ts"
 import { type Ending, outOf } from "../run/NextStep.ts"
 import * as RunState from "../run/RunState.ts"
 import type { Spent } from "../store/BudgetPool.ts"
+import * as Drain from "./Drain.ts"
 import type { Job } from "./Job.ts"
 import type { Journal } from "./Journal.ts"
 import * as Patience from "./Patience.ts"
@@ -347,7 +348,7 @@ const fromPool = Effect.fnUntraced(function* (
   const short = yield* PoolClaims.turn(job, journal.state(), one, purpose)
   if (short !== undefined) {
     const nothing = { usd: 0, tokens: 0, turns: 0 } as const
-    const handsOff = purpose === "investigate" && (yield* PoolClaims.keeps(job, short))
+    const handsOff = purpose === "investigate" && (yield* PoolClaims.keeps(job, one.runId, short))
     if (handsOff) yield* journal.commit({ type: "handoff", exhausted: short })
     const refused: Came = { ending: handsOff ? undefined : outOf(short), spent: nothing }
     return refused
@@ -391,7 +392,9 @@ export const ask = Effect.fnUntraced(function* (
     if (Result.isFailure(claim)) {
       const { exhausted } = claim.failure
       if (purpose === "handoff" || !Limits.keeps(before.limits, exhausted.resource)) {
-        const ending = outOf(Limits.refresh(before.exhausted, RunState.used(before)) ?? exhausted)
+        const first = Limits.refresh(before.exhausted, RunState.used(before)) ?? exhausted
+        const ending = outOf(first)
+        if (first.resource !== exhausted.resource) return ending
         return { ...ending, detail: `${ending.detail}, and the next model call might pass it` }
       }
       yield* journal.commit({ type: "handoff", exhausted })
@@ -403,6 +406,7 @@ export const ask = Effect.fnUntraced(function* (
     const tried = claimAndSend(job, journal, conversation, one, note, purpose)
     const came = yield* job.pool === undefined ? tried : fromPool(job, journal, one, purpose, tried)
     if (came.againInMs === undefined) return came.ending
-    yield* Effect.sleep(came.againInMs)
+    yield* Drain.sleep(came.againInMs)
+    if (Drain.isRequested(yield* Drain.Drain)) return undefined
   }
 })

@@ -2,7 +2,6 @@
  * What a run claims from the budget that it shares with others, where there is one, beside what its own limits allow.
  */
 import * as Effect from "effect/Effect"
-import * as Result from "effect/Result"
 import type * as Scope from "effect/Scope"
 import * as Limits from "../run/Limits.ts"
 import type { Estimate } from "../run/RunEvent.ts"
@@ -97,13 +96,17 @@ export const settleLost = (job: Job, attempt: Attempt): Effect.Effect<void, RunS
   settle(job, attempt, { usd: attempt.estimate.costUsd, tokens: tokensOf(attempt.estimate) })
 
 /** Whether a pool keeps a part of a resource for handoffs. */
-export const keeps = (job: Job, { resource }: Limits.Exhausted): Effect.Effect<boolean> =>
+export const keeps = (
+  job: Job,
+  runId: string,
+  { resource }: Limits.Exhausted
+): Effect.Effect<boolean, RunStoreError> =>
   job.pool === undefined
     ? Effect.succeed(false)
-    : Effect.map(
-        Effect.result(job.pool.status),
-        (status) => Result.isSuccess(status) && Limits.keeps(status.success.limits, resource)
-      )
+    : Effect.mapBoth(job.pool.status, {
+        onFailure: stopped(runId),
+        onSuccess: ({ limits }) => Limits.keeps(limits, resource)
+      })
 
 /** The pool whose money this job's runs spend, if it has a limit of money. Asked before a run is begun or taken up. */
 export const ofMoney = ({ pool }: Job): Effect.Effect<string | undefined, RunStoreError> =>

@@ -9,7 +9,7 @@ import { fromInput, type Limits, type LimitsInput, override, toInput } from "../
 import type { Message } from "../run/Message.ts"
 import type { LiveEvent, Parent } from "../run/RunEvent.ts"
 import * as RunExit from "../run/RunExit.ts"
-import type * as RunState from "../run/RunState.ts"
+import * as RunState from "../run/RunState.ts"
 import {
   type Lease,
   load,
@@ -305,6 +305,12 @@ export const cancel = (
       // What waits for somebody is ended; what has come to an end of its own keeps it.
       if (before === "cancelled" || (status !== "running" && status !== "interrupted")) return
       yield* Session.cancel(state, reason, lease)
+      // A sub-agent's run that nobody drives either would look as if it were to be taken up.
+      for (const { agent, callId } of state.pending) {
+        if (agent !== true) continue
+        const stopped = cancel(RunState.childId(runId, callId), `run ${runId} was stopped`)
+        yield* Effect.catchTag(stopped, "RunNotFound", () => Effect.void)
+      }
     })
     yield* Effect.catchTag(Effect.scoped(own), "RunBusy", () => store.send(runId, { type: "cancel", reason }))
   })

@@ -14,7 +14,6 @@ import type { Body, LiveEvent, Parent } from "../run/RunEvent.ts"
 import * as RunExit from "../run/RunExit.ts"
 import * as RunState from "../run/RunState.ts"
 import { type Lease, load, RunStore } from "../store/RunStore.ts"
-import { idOf } from "./ChildRun.ts"
 import * as Inbox from "./Inbox.ts"
 import type { Job } from "./Job.ts"
 import * as Journal from "./Journal.ts"
@@ -115,7 +114,11 @@ const unheard = Effect.fnUntraced(function* ({ pending, runId, status }: RunStat
   if (status !== "running") return told
   for (const { agent, callId, status, tool } of pending) {
     if (agent !== true || status !== "running") continue
-    const child = yield* Effect.catchTag(load(idOf(runId, callId)), "RunNotFound", () => Effect.undefined)
+    const child = yield* Effect.catchTag(
+      load(RunState.childId(runId, callId)),
+      "RunNotFound",
+      () => Effect.undefined
+    )
     // Its own word, as it would have come from it: at its last turn, or at its end.
     const last = child?.events.findLast(({ type }) => type === "turn" || type === "run_stopped")
     if (child === undefined || last === undefined) continue

@@ -12,15 +12,7 @@ import * as RunState from "../run/RunState.ts"
 import { RunBusy, RunNotFound, RunStoreError } from "../store/RunStore.ts"
 import { CurrentCall } from "../tool/CurrentCall.ts"
 import * as ToolFailure from "../tool/ToolFailure.ts"
-import {
-  ChildEnded,
-  ChildLeftOff,
-  ChildLink,
-  ChildRefused,
-  ChildStuck,
-  ChildSuspended,
-  idOf
-} from "./ChildRun.ts"
+import { ChildEnded, ChildLeftOff, ChildLink, ChildRefused, ChildStuck, ChildSuspended } from "./ChildRun.ts"
 import { AgentMismatch, type Definition, HoldUnavailable, UnpricedModel } from "./Definition.ts"
 import { Drain, isRequested } from "./Drain.ts"
 import * as Runs from "./Runs.ts"
@@ -109,7 +101,7 @@ export const call = (
       else return
       link?.charge({ childCostUsd, childTokens })
     }
-    const inside = link === undefined ? {} : { runId: idOf(runId, callId) }
+    const inside = link === undefined ? {} : { runId: RunState.childId(runId, callId) }
     const parent = link === undefined ? undefined : { runId, callId }
     const ending = yield* Runs.run(definition, input, inside, {
       streaming: false,

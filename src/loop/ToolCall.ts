@@ -20,6 +20,7 @@ import * as Allowances from "./Allowances.ts"
 import { ChildLink } from "./ChildRun.ts"
 import * as Desk from "./Desk.ts"
 import * as Digest from "./Digest.ts"
+import * as Drain from "./Drain.ts"
 import * as EvidenceNotes from "./EvidenceNotes.ts"
 import type { Job } from "./Job.ts"
 import type { Journal } from "./Journal.ts"
@@ -256,7 +257,8 @@ export const execute = Effect.fnUntraced(function* (
           const waitMs = Math.round(200 * 2 ** (tries - 1) * (0.8 + 0.4 * (yield* Random.next)))
           if (mayBegin(journal, call, waitMs)) {
             yield* journal.commit(triedAgain(call, body, ms))
-            yield* Effect.sleep(waitMs)
+            yield* Drain.sleep(waitMs)
+            if (Drain.isRequested(yield* Drain.Drain)) return undefined
             // Asked again, for others may have used up what there was; from here to the claim nothing can come between.
             const next = call.attempts + tries + 1
             const short = yield* PoolClaims.call(job, journal.runId, call, next)

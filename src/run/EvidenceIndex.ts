@@ -4,7 +4,7 @@
  */
 import * as Schema from "effect/Schema"
 import { CallEffect, type Evidence } from "./RunEvent.ts"
-import type { PendingCall, RunState } from "./RunState.ts"
+import { childId, type PendingCall, type RunState } from "./RunState.ts"
 
 /** A call, its arguments as JSON text, cut when they are long. */
 export const Call = Schema.Struct({ callId: Schema.String, tool: Schema.String, args: Schema.String })
@@ -152,7 +152,7 @@ export const of = (state: RunState): EvidenceIndex => {
     report(callId, tool, evidence)
     if (childCostUsd !== undefined) {
       const standing = ok ? "answered" : "no_answer"
-      children.push({ runId: childOf(state, callId), ...call, costUsd: childCostUsd, standing })
+      children.push({ runId: childId(state.runId, callId), ...call, costUsd: childCostUsd, standing })
       continue
     }
     const what = { ...call, effect, ok, ...(digest === undefined ? undefined : { digest }) }
@@ -170,7 +170,7 @@ export const of = (state: RunState): EvidenceIndex => {
     report(call.callId, call.tool, call.evidence ?? [])
     if (call.childCostUsd === undefined) continue
     children.push({
-      runId: call.suspension?.runId ?? childOf(state, call.callId),
+      runId: call.suspension?.runId ?? childId(state.runId, call.callId),
       ...inShort(call),
       costUsd: call.childCostUsd,
       standing: "not_over"
@@ -186,8 +186,6 @@ export const of = (state: RunState): EvidenceIndex => {
     children
   }
 }
-
-const childOf = ({ runId }: RunState, callId: string): string => `${runId}/${callId}`
 
 /** The calls that the provider has executed itself: nobody here knows what they did to the world. */
 const ofProvider = ({ given, messages }: RunState): ReadonlyArray<Omit<Observation, "times">> =>

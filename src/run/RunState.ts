@@ -192,5 +192,8 @@ export const undecided = (state: RunState): ReadonlyArray<PendingCall> =>
 export const unknownOutcomes = (state: RunState): ReadonlyArray<PendingCall> =>
   state.pending.filter((call) => call.status === "unknown")
 
+/** The id of the run that a call of a sub-agent starts. */
+export const childId = (runId: string, callId: string): string => `${runId}/${callId}`
+
 /** Whether starting a call takes up what it has started before: a child run, which is no new call. */
 export const continues = (call: PendingCall): boolean => call.agent === true && call.attempts > 0

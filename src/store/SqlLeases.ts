@@ -27,7 +27,7 @@ const scheduleOf = (time: Duration.Input) => {
     renewAfterMs: leaseMs / 3,
     // Sooner than the timer would, so that a run that writes something is renewed by what it writes anyway.
     rideAfterMs: leaseMs / 4,
-    stopAfterMs: (leaseMs * 4) / 5,
+    stopAfterMs: (leaseMs * 3) / 5,
     tryAgainMs: leaseMs / 30
   }
 }
