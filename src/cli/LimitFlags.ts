@@ -107,6 +107,12 @@ const named = (given: { readonly [name in Name]: Option.Option<number> }) => {
   return amounts
 }
 
+/** The limits that a stored run is to go on with: none named is no change, which an empty object would be written down as. */
+export const given = (values: Values): LimitsInput | undefined => {
+  const limits = toLimits(values)
+  return Object.keys(limits).length === 0 ? undefined : limits
+}
+
 /** The limits that were named; empty if none was. */
 export const toLimits = (values: Values): LimitsInput => {
   const reserve = named({

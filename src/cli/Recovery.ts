@@ -7,7 +7,10 @@ import { load, type RunStore, type RunSummary } from "../store/RunStore.ts"
 import * as Ending from "./Ending.ts"
 import * as Output from "./Output.ts"
 
-/** A run was taken over and driven, by the agent of a module if one is named; or left alone; or could not be driven. */
+/**
+ * A run was taken over and driven, by the agent of a module if one is named; or left alone, since there was nothing to
+ * do about it; or could not be driven, for want of its agent say.
+ */
 export type Outcome =
   | { readonly _tag: "Driven"; readonly run: RunSummary; readonly module: string | undefined }
   | { readonly _tag: "Left"; readonly run: RunSummary; readonly why: string }

@@ -5,7 +5,6 @@ import * as Argument from "effect/cli/Argument"
 import * as Command from "effect/cli/Command"
 import * as Flag from "effect/cli/Flag"
 import * as Effect from "effect/Effect"
-import { agent, model, trace } from "./RunCommand.ts"
 import { age, common, count, driving, filters, id } from "./RunsFlags.ts"
 
 /** `checkrein runs resume`. */
@@ -54,11 +53,8 @@ export const resume = Command.make(
 export const recover = Command.make(
   "recover",
   {
-    agent,
-    model,
     concurrency: count("concurrency", 16, "How many runs to drive at a time"),
-    ...common,
-    trace
+    ...driving
   },
   (input) =>
     Effect.flatMap(
@@ -67,7 +63,7 @@ export const recover = Command.make(
     )
 ).pipe(
   Command.withDescription(
-    "Takes over the runs that nobody drives although they have not stopped, which is what a process leaves behind that has died, and drives them until they stop. Runs of your own agent need --agent; whatever is left alone is said, with the reason. Exit code: 0 all completed, 1 one could not be driven, 3 one stopped short of an answer."
+    "Takes over the runs that nobody drives although they have not stopped, which is what a process leaves behind that has died, and drives them until they stop. Limits that are named replace those of each run. Runs of your own agent need --agent; whatever is not driven is said, with the reason. Exit code: 0 all completed, 1 one could not be driven (its agent is not known here, say), 3 one stopped short of an answer."
   ),
   Command.withShortDescription("Take over what a dead process left"),
   Command.withExamples([

@@ -8,26 +8,23 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
-import type * as Option from "effect/Option"
 import * as Semaphore from "effect/Semaphore"
 import * as Agent from "../Agent.ts"
 import * as RunTrace from "../observe/RunTrace.ts"
 import { RunBusy, RunStore, type RunSummary } from "../store/RunStore.ts"
 import * as AgentOf from "./AgentOf.ts"
 import * as Drive from "./Drive.ts"
+import * as LimitFlags from "./LimitFlags.ts"
 import * as Models from "./Models.ts"
 import * as Output from "./Output.ts"
 import * as Recovery from "./Recovery.ts"
+import { limitHint } from "./Run.ts"
+import type * as Resume from "./RunsResume.ts"
 import * as Store from "./Store.ts"
 
 /** What `checkrein runs recover` was given. */
-export interface Input {
-  readonly agent: Option.Option<string>
-  readonly model: Option.Option<string>
+export interface Input extends Resume.Driving {
   readonly concurrency: number
-  readonly store: string
-  readonly json: boolean
-  readonly trace: Option.Option<string>
 }
 
 /**
@@ -65,25 +62,27 @@ const elsewhere =
   "another process drives it, or has died so recently that nobody can tell: try again in a quarter of a minute"
 
 /** How one run is taken over; what becomes of it is written down, also while it is driven. */
-const takingOver = Effect.fnUntraced(function* (
-  { agent, model }: Input,
-  record: (outcome: Recovery.Outcome) => void
-) {
+const takingOver = Effect.fnUntraced(function* (input: Input, record: (outcome: Recovery.Outcome) => void) {
+  const { agent, model } = input
   const store = yield* RunStore
   const agentOf = yield* AgentOf.finder(agent)
+  const limits = LimitFlags.given(input)
   // What stands in for an endpoint says so, once.
   const models = {
     script: yield* Effect.cached(Layer.build(Models.layer(model, "script"))),
     nothing: yield* Effect.cached(Layer.build(Models.layer(model, "nothing")))
   }
   const left = (run: RunSummary, why: string) => record({ _tag: "Left", run, why })
+  const failed = (run: RunSummary, error: unknown) =>
+    record({ _tag: "Failed", run, error: limitHint(input)(error) })
   return (run: RunSummary) =>
     Effect.gen(function* () {
-      const found = yield* Effect.catch(agentOf(run), ({ message }) => Effect.succeed(message))
-      if (typeof found === "string") return left(run, found)
+      const found = yield* agentOf(run)
       if ((yield* store.summary(run.runId)).status !== "running") return left(run, "it has stopped meanwhile")
       record({ _tag: "Driven", run, module: found.module })
-      yield* Effect.provide(Agent.outcome(Agent.resume(found.agent, run.runId)), yield* models[found.standIn])
+      yield* Agent.outcome(Agent.resume(found.agent, run.runId, { limits })).pipe(
+        Effect.provide(yield* models[found.standIn])
+      )
     }).pipe(
       Effect.catchCause((cause) =>
         Effect.sync(() => {
@@ -91,7 +90,7 @@ const takingOver = Effect.fnUntraced(function* (
           if (Cause.hasInterruptsOnly(cause)) return
           const error = Cause.squash(cause)
           if (error instanceof RunBusy) left(run, elsewhere)
-          else record({ _tag: "Failed", run, error })
+          else failed(run, error)
         })
       )
     )

@@ -74,10 +74,8 @@ export const resume = (input: Input) =>
     if (summary.status === "running") yield* untilFree(summary, where)
     if (summary.status === "failed" && !input.force)
       yield* Output.note("The run has failed, and is only taken up again with --force.")
-    const limits = LimitFlags.toLimits(input)
     const running = Agent.resume(agent, input.id, {
-      // An empty object would be written down as a change of limits.
-      limits: Object.keys(limits).length === 0 ? undefined : limits,
+      limits: LimitFlags.given(input),
       message: Option.getOrUndefined(input.message),
       force: input.force
     })

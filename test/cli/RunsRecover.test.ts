@@ -44,7 +44,7 @@ const scene = (name: string) => {
 }
 
 describe("checkrein runs recover", () => {
-  it("drives what was left of the agents that it knows, and says why it leaves the rest alone", async () => {
+  it("drives what was left of the agents that it knows, and says why it could not drive the rest", async () => {
     const { analyst, file, leave, recover, store } = scene("known")
     const demo = await new Running(["demo", "plan", "--kill-after", "1", ...store]).ended
     const [, demoId = ""] = /runs resume (\S+)/.exec(demo.stderr) ?? []
@@ -61,14 +61,14 @@ describe("checkrein runs recover", () => {
       { runId: "waits", status: "interrupted", reason: "approval", approvals: [{ tool: "delete_file" }] }
     ])
     expect(recovered[2].next[0]).toBe(`checkrein runs approve waits call_1_0 --resume ${store.join(" ")}`)
-    expect(left).toEqual([
-      {
-        runId: "ticks",
-        agent: "ticker",
-        why: "run ticks is a run of ticker, which this command does not know: name the module that defines it with --agent MODULE"
-      }
+    const unknown =
+      "run ticks is a run of ticker, which this command does not know: name the module that defines it with --agent MODULE"
+    expect(failed).toEqual([
+      { runId: "ticks", agent: "ticker", error: { tag: "CommandFailed", message: unknown } }
     ])
-    expect([failed, ended.code]).toEqual([[], 3])
+    expect([left, ended.code]).toEqual([[], 1])
+    const alone = await recover()
+    expect([alone.code, alone.stdout]).toEqual([1, `Could not drive 1 run:\n  ticks  ${unknown}`])
     expect(ended.stderr).toMatch(/^asks {2}▶ resumed/m)
     expect(ended.stderr).toMatch(new RegExp(`^${demoId} {4}turn 2`, "m"))
     expect(ended.stderr.match(/the built-in script answers/g), "said once").toHaveLength(1)
@@ -131,11 +131,32 @@ describe("checkrein runs recover", () => {
     ])
   })
 
-  it("leaves a log analyst alone whose directory is gone", async () => {
+  it("says so where the directory of a log analyst is gone", async () => {
     const { analyst, leave, recover } = scene("gone")
     await leave(analyst, "asks", "How many files are there?")
     rmSync(path("gone"), { recursive: true })
-    expect((await recover()).stdout).toBe(`Left 1 run alone:\n  asks  there is no directory ${path("gone")}`)
+    const ended = await recover()
+    expect([ended.code, ended.stdout]).toEqual([
+      1,
+      `Could not drive 1 run:\n  asks  there is no directory ${path("gone")}`
+    ])
+  })
+
+  it("has the runs go on with the limits that are named, each as far as they let it", async () => {
+    const { leave, recover } = scene("limits")
+    await leave("ticker", "short", "2")
+    await leave("ticker", "long", "9")
+    const ended = await recover(...module("ticker"), "--max-turns", "5", "--json")
+    expect([ended.code, parsed(ended).recovered]).toMatchObject([
+      3,
+      [
+        { runId: "short", status: "completed" },
+        { runId: "long", reason: "max_turns", turns: 5 }
+      ]
+    ])
+    await leave("ticker", "poor", "2")
+    const poor = await recover(...module("ticker"), "--max-usd", "1")
+    expect([poor.code, poor.stdout]).toEqual([1, expect.stringContaining("set LLM_PRICE_INPUT")])
   })
 
   it("drives so many at a time, and each of them once", async () => {
