@@ -287,12 +287,6 @@ const make = Effect.fnUntraced(function* <
       summary.parent === undefined ? Effect.succeed(summary) : rootOf(summary.parent.runId)
     )
 
-  const isFree = (runId: string) =>
-    Effect.scoped(store.lease(runId)).pipe(
-      Effect.as(true),
-      Effect.catchTag("RunBusy", () => Effect.succeed(false))
-    )
-
   const recover = Effect.gen(function* () {
     const taken: Array<string> = []
     let before: RunSummary | undefined
@@ -301,7 +295,7 @@ const make = Effect.fnUntraced(function* <
       for (const { agent: name, parent, runId } of page) {
         const agent = byName.get(name)
         if (agent === undefined || parent !== undefined || drivers.has(runId)) continue
-        if (!(yield* isFree(runId))) continue
+        if (yield* store.isDriven(runId)) continue
         yield* submit(agent, runId, { options: {}, again: false })
         taken.push(runId)
       }

@@ -27,14 +27,9 @@ export const driven = (where: Ending.Where): Driven =>
     message: `run ${where.root} is driven by another process: watch it with \`${Ending.follow(where)}\`, stop it with \`${Ending.cancel(where)}\`, or wait until it has stopped`
   })
 
-/** Whether nobody drives a run, found out by taking the right to drive it for a moment. */
+/** Whether nobody drives a run. */
 export const isFree = (runId: string): Effect.Effect<boolean, RunStoreError, RunStore> =>
-  Effect.flatMap(RunStore, (store) =>
-    Effect.scoped(store.lease(runId)).pipe(
-      Effect.as(true),
-      Effect.catchTag("RunBusy", () => Effect.succeed(false))
-    )
-  )
+  Effect.flatMap(RunStore, (store) => Effect.map(store.isDriven(runId), (driven) => !driven))
 
 /** How long, in seconds, a process that has died may keep others from its run, and a little more. */
 export const deadFor: Effect.Effect<number> = Effect.map(

@@ -140,7 +140,8 @@ export const make: Effect.Effect<RunStore["Service"]> = Effect.sync(() => {
         read: (position) => store.inbox(runId, position),
         after: ({ id }) => id
       }),
-    lease: leases.take
+    lease: leases.take,
+    isDriven: (runId) => Effect.sync(() => leases.isHeld(runId))
   }
   return store
 })

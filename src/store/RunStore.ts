@@ -186,6 +186,8 @@ export class RunStore extends Context.Service<
      * of a driver that died comes free by itself, within seconds.
      */
     readonly lease: (runId: string) => Effect.Effect<Lease, RunBusy | RunStoreError, Scope.Scope>
+    /** Whether somebody has the right to drive a run, at this moment. Asking takes it from nobody. */
+    readonly isDriven: (runId: string) => Effect.Effect<boolean, RunStoreError>
   }
 >()("checkrein/RunStore") {}
 

@@ -25,6 +25,7 @@ import * as SqlNews from "./SqlNews.ts"
 import * as SqlRetention from "./SqlRetention.ts"
 import * as SqlSchema from "./SqlSchema.ts"
 import * as SqlTransaction from "./SqlTransaction.ts"
+import { unattended } from "./TimeLimit.ts"
 import * as Wakeups from "./Wakeups.ts"
 
 const decodeSummary = Schema.decodeUnknownResult(Schema.fromJsonString(RunSummary))
@@ -125,7 +126,7 @@ export const make: Effect.Effect<RunStore["Service"], RunStoreError, SqlClient.S
     const readFor =
       (runId: string) =>
       <A>(rows: Effect.Effect<A, SqlError>): Effect.Effect<A, RunStoreError> =>
-        Effect.mapError(reconnecting(rows), (error) => storeError(runId, error))
+        Effect.mapError(reconnecting(unattended(rows)), (error) => storeError(runId, error))
 
     const store: RunStore["Service"] = {
       append: (request) =>
@@ -212,7 +213,14 @@ export const make: Effect.Effect<RunStore["Service"], RunStoreError, SqlClient.S
           after: ({ id }) => id
         }),
 
-      lease: leases.take
+      lease: leases.take,
+
+      isDriven: (runId) =>
+        Effect.map(
+          readFor(runId)(sql<{ run_id: string }>`SELECT run_id FROM checkrein_leases
+            WHERE run_id = ${runId} AND until_ms > ${sql.literal(SqlLeases.nowText(sql))}`),
+          (rows) => rows.length > 0
+        )
     }
     return store
   })

@@ -1121,6 +1121,7 @@ describe("a stored run", () => {
       inbox: () => unused,
       watchInbox: () => Stream.die(new Error("an audit only reads")),
       lease: () => unused,
+      isDriven: () => unused,
       read: (runId) =>
         Effect.suspend(() => {
           const events = byId.get(runId)

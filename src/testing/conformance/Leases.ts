@@ -20,6 +20,19 @@ export const cases: ReadonlyArray<Case> = [
       strictEqual(yield* tagOf(Effect.scoped(store.lease("a"))), "success")
     })
   ),
+  define("says whether somebody drives a run, and asking takes it from nobody", (store) =>
+    Effect.gen(function* () {
+      const first = yield* Scope.make()
+      strictEqual(yield* store.isDriven("a"), false)
+      yield* Scope.provide(store.lease("a"), first)
+      strictEqual(yield* store.isDriven("a"), true)
+      strictEqual(yield* store.isDriven("b"), false)
+      strictEqual(yield* tagOf(Effect.scoped(store.lease("a"))), "RunBusy")
+      yield* Scope.close(first, Exit.void)
+      strictEqual(yield* store.isDriven("a"), false)
+      strictEqual(yield* tagOf(Effect.scoped(store.lease("a"))), "success")
+    })
+  ),
   define("of 64 drivers at once one gets the run", (store) =>
     Effect.gen(function* () {
       const all = Array.from({ length: 64 }, (_, i) => i)
