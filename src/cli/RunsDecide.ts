@@ -2,6 +2,7 @@
  * `checkrein runs approve | reject | answer | resolve`: what a person says about a call, or to a question.
  */
 import { userInfo } from "node:os"
+import * as Data from "effect/Data"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
@@ -61,6 +62,24 @@ const meant = (
   )
 }
 
+/**
+ * Looks whether the run can be resumed, as far as that can be told before anything is said about it: what is recorded
+ * stays so, and whoever asks for both wants both.
+ */
+const ready = Effect.fnUntraced(function* (input: Said) {
+  if (input.resume) yield* AgentOf.ofRun(yield* StoredRun.rootOf(input.id), input.agent)
+})
+
+/** What was recorded stays so although the run could not be resumed, for the reason in the message. */
+class NotResumed extends Data.TaggedError("NotResumed")<{
+  readonly message: string
+}> {}
+
+const notResumed = (error: unknown): unknown =>
+  error instanceof Output.Quit
+    ? error
+    : new NotResumed({ message: `recorded, but not resumed: ${Output.sentenceOf(error)}` })
+
 /** What was recorded, and about which call. */
 interface Recorded {
   readonly runId: string
@@ -83,14 +102,9 @@ const afterwards = (input: Said, { callId, recorded, runId, text }: Recorded) =>
     if (before.length > 1)
       yield* Output.note("Somebody has spoken about this call at the same moment; who was first counts.")
     if (input.resume) {
-      // It stays so if the run cannot be resumed now.
       yield* Output.note(`Recorded: ${Output.plain(text)}.`)
-      return yield* Resume.resume({
-        ...input,
-        id: root.runId,
-        force: false,
-        message: Option.none()
-      })
+      const resuming = Resume.resume({ ...input, id: root.runId, force: false, message: Option.none() })
+      return yield* Effect.mapError(resuming, notResumed)
     }
     const agent = yield* AgentOf.moduleFlag(root, input.agent)
     const next = Ending.resume({ store: input.store, agent, root: root.runId })
@@ -127,6 +141,7 @@ export const approve = (input: Input & { readonly args: Option.Option<string> })
     const store = yield* RunStore
     const summary = yield* store.summary(input.id)
     const call = yield* meant(summary, summary.approvals, input.call, "a decision")
+    yield* ready(input)
     yield* Agent.decide(call, Agent.approve(args === undefined ? {} : { args }), { by: yield* byWhom(input) })
     const recorded = args === undefined ? "approved" : "approved with other arguments"
     yield* afterwards(input, about(call, recorded))
@@ -138,6 +153,7 @@ export const reject = (input: Input & { readonly reason: Option.Option<string> }
     const store = yield* RunStore
     const summary = yield* store.summary(input.id)
     const call = yield* meant(summary, summary.approvals, input.call, "a decision")
+    yield* ready(input)
     yield* Agent.decide(call, Agent.reject(Option.getOrUndefined(input.reason)), { by: yield* byWhom(input) })
     yield* afterwards(input, about(call, "rejected"))
   }).pipe(Effect.provide(Store.existing(input.store)))
@@ -151,6 +167,7 @@ export const answer = (input: Said & { readonly text: string }) =>
     if (question === undefined)
       return yield* new Output.CommandFailed({ message: `run ${input.id} has not asked anything` })
     const { callId, runId, text } = question
+    yield* ready(input)
     yield* Agent.answer(runId, input.text, { by: yield* byWhom(input) })
     const said = `the answer to ${JSON.stringify(text)}`
     yield* afterwards(input, { runId, callId, recorded: "answered", text: said })
@@ -170,6 +187,7 @@ export const resolve = (
     const call = yield* meant(summary, summary.unknown, Option.some(input.call), "a resolution")
     const resolution =
       input.outcome === "happened" ? Agent.happened(Option.getOrUndefined(input.result)) : Agent.didNotHappen
+    yield* ready(input)
     yield* Agent.resolve(call, resolution, { by: yield* byWhom(input) })
     yield* afterwards(input, about(call, input.outcome.replaceAll("-", " ")))
   }).pipe(Effect.provide(Store.existing(input.store)))

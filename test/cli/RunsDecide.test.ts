@@ -1,0 +1,57 @@
+import { describe, expect, it } from "vitest"
+import { cli, elsewhere, module, parsed, withoutEndpoint, workshop } from "./support.ts"
+
+const { path } = workshop()
+withoutEndpoint()
+
+const store = ["--store", path("runs.db")]
+const runs = (...args: ReadonlyArray<string>) => cli("runs", ...args, ...store)
+
+const paying = async (): Promise<string> =>
+  parsed(await cli("run", ...module("asker"), ...store, "--json", "Pay.")).runId
+
+/** A run that asks which account to pay from. */
+const asking = async () => {
+  const runId = await paying()
+  await runs("approve", runId, "p1")
+  await runs("approve", runId, "p2", "--resume", ...module("asker"))
+  return runId
+}
+
+/** A run with a call of unknown outcome. */
+const cutOff = async () => {
+  const { runId, running } = await elsewhere(store, "waiter", "send", /waiting to go/)
+  running.signal("SIGINT")
+  await running.ended
+  return runId
+}
+
+describe("a word about a call, with --resume", () => {
+  it.each([
+    ["approve", paying, ["p1"]],
+    ["reject", paying, ["p1"]],
+    ["answer", asking, ["the red one"]],
+    ["resolve", cutOff, ["c1", "happened"]]
+  ] as const)("is not recorded by %s where the run's agent is not known", async (verb, start, words) => {
+    const runId = await start()
+    const ended = await runs(verb, runId, ...words, "--resume", "--json")
+    expect(ended.code).toBe(1)
+    expect(parsed(ended).error.message).toMatch(
+      new RegExp(`^run ${runId} is a run of .*: name the module that defines it with --agent MODULE$`)
+    )
+    expect(parsed(await runs("show", runId, "--json")).decided).toEqual([])
+    const wrong = await runs(verb, runId, ...words, "--resume", ...module("ticker"))
+    expect([wrong.code, wrong.stderr]).toEqual([1, expect.stringContaining("defines ticker")])
+    expect(parsed(await runs("show", runId, "--json")).decided).toEqual([])
+  })
+
+  it("stays recorded where the run cannot be resumed afterwards, which is said", async () => {
+    const runId = await paying()
+    const ended = await runs("reject", runId, "p1", "--resume", "--model", "m", "--json", ...module("asker"))
+    const message =
+      "recorded, but not resumed: --model names a model of an endpoint: set LLM_BASE_URL to where it is"
+    expect([ended.code, parsed(ended)]).toEqual([1, { error: { tag: "NotResumed", message } }])
+    expect(ended.stderr.split("\n")).toEqual(["Recorded: rejected pay (call p1).", `checkrein: ${message}`])
+    expect((await runs("show", runId)).stdout).toContain("call p1: rejected by ")
+  })
+})
