@@ -4,7 +4,15 @@
  * A run is driven once to see where it meets the world: before and after each append to the store, in the middle of each
  * model call, before, in and after each tool. Then it is run again for each of these seams, stopped there, by interruption
  * of its fiber, by a defect and by the death of its driver, and taken up until it ends. What comes of it is held against
- * the undisturbed run. It takes no network and no time: a script is the model, and the clock is the kit's own.
+ * the undisturbed run. It takes no network: a script is the model, and the clock is the kit's own, so that nothing is
+ * waited for.
+ *
+ * The kit knows what takes place in the world from the tools: each that changes something says `happened`, and one that is
+ * not read-only and says nothing breaks the promise `observed`.
+ *
+ * A check is three runs for each seam, about fifty for an agent of two turns, of some milliseconds each. On a busy machine
+ * that may be more than the 5 seconds that `vitest` gives a test: give it 30, as the last argument of `it.effect`. `only`
+ * and `ways` make fewer runs of a long agent.
  *
  * @example
  * ```ts
@@ -19,18 +27,21 @@
  * const tools = Toolkit.make(Charge)
  * const cashier = Agent.make("cashier", { toolkit: tools, limits: { turns: 5 } })
  *
- * it.effect("charges once, wherever it is stopped", () =>
- *   Effect.gen(function* () {
- *     const report = yield* CrashKit.check({
- *       agent: cashier,
- *       input: "Charge order 7.",
- *       layer: Layer.merge(
- *         tools.toLayer({ charge: ({ order }) => Effect.as(CrashKit.happened(`charged ${order}`), "done") }),
- *         Scripted.layer(Scripted.make("cashier", [Scripted.call("charge", { order: "7" }), Scripted.text("Done.")]))
- *       )
- *     })
- *     assert.deepStrictEqual(report.broken, [])
- *   })
+ * it.effect(
+ *   "charges once, wherever it is stopped",
+ *   () =>
+ *     Effect.gen(function* () {
+ *       const report = yield* CrashKit.check({
+ *         agent: cashier,
+ *         input: "Charge order 7.",
+ *         layer: Layer.merge(
+ *           tools.toLayer({ charge: ({ order }) => Effect.as(CrashKit.happened(`charged ${order}`), "done") }),
+ *           Scripted.layer(Scripted.make("cashier", [Scripted.call("charge", { order: "7" }), Scripted.text("Done.")]))
+ *         )
+ *       })
+ *       assert.deepStrictEqual(report.broken, [])
+ *     }),
+ *   30_000
  * )
  * ```
  */
@@ -80,8 +91,12 @@ export interface Options<RO, LE, RI, SE> extends Subject.Options<RO, LE, RI> {
  * The final transcript, the cost and the ending have to be those of the undisturbed run, with these exceptions: a model
  * call that was lost counts as a turn and costs its estimate, so that a limit may come earlier; a tool that was broken is
  * answered with an error; and the outcome of a tool that changes the world may be unknown. Then its `Reconcile` is asked,
- * or else the kit says what it has seen take place. A read-only or idempotent tool runs at least once, any other at most
- * once.
+ * or else the kit says what it has seen take place; what a `Reconcile` says has to be that as well. A read-only or
+ * idempotent tool runs at least once, any other at most once.
+ *
+ * A tool that is not read-only, has given a result in the undisturbed run and told of nothing with `happened` is reported
+ * as `observed`: of its effect nobody knows whether it takes place once. It tells, or it is a `Tool.Readonly` one, or it
+ * is named in `silent`. The tools of a sub-agent tell for it.
  *
  * Fails only if the layer or the store cannot be had.
  */
@@ -135,7 +150,8 @@ export const subject: <RO, LE>(options: Subject.Options<RO, LE, never>) => Subje
  *
  * The module exports what `subject` makes as its default, and has to be one that `node` can load. Its runs are kept in
  * SQLite files in a folder for temporary files, or in the Postgres database of `store`; what took place is counted in files
- * beside. Each seam takes the time in which a process starts: `only` chooses some of them.
+ * beside. Each seam takes the time in which a process starts: `only` chooses some of them, and the test needs a timeout
+ * of its own.
  *
  * @example
  * ```ts
@@ -143,12 +159,15 @@ export const subject: <RO, LE>(options: Subject.Options<RO, LE, never>) => Subje
  * import { CrashKit } from "checkrein/testing"
  * import { Effect } from "effect"
  *
- * it.live("survives kill -9 around its tools", () =>
- *   Effect.gen(function* () {
- *     const module = new URL("./poet.ts", import.meta.url)
- *     const report = yield* CrashKit.checkKilled(module, { only: ({ point }) => point.endsWith("tool") })
- *     assert.deepStrictEqual(report.broken, [])
- *   })
+ * it.live(
+ *   "survives kill -9 around its tools",
+ *   () =>
+ *     Effect.gen(function* () {
+ *       const module = new URL("./poet.ts", import.meta.url)
+ *       const report = yield* CrashKit.checkKilled(module, { only: ({ point }) => point.endsWith("tool") })
+ *       assert.deepStrictEqual(report.broken, [])
+ *     }),
+ *   60_000
  * )
  * ```
  */

@@ -12,18 +12,21 @@ const Refund = Tool.make("refund", {
 const tools = Toolkit.make(Refund)
 const clerk = Agent.make("clerk", { toolkit: tools, limits: { turns: 5 } })
 
-it.effect("refunds once, wherever it is stopped", () =>
-  Effect.gen(function* () {
-    const { broken } = yield* CrashKit.check({
-      agent: clerk,
-      input: "Refund order 7.",
-      layer: Layer.merge(
-        tools.toLayer({ refund: ({ order }) => Effect.as(CrashKit.happened(`refunded ${order}`), "done") }),
-        Scripted.layer(
-          Scripted.make("clerk", [Scripted.call("refund", { order: "7" }), Scripted.text("Done.")])
+it.effect(
+  "refunds once, wherever it is stopped",
+  () =>
+    Effect.gen(function* () {
+      const { broken } = yield* CrashKit.check({
+        agent: clerk,
+        input: "Refund order 7.",
+        layer: Layer.merge(
+          tools.toLayer({ refund: ({ order }) => Effect.as(CrashKit.happened(`refunded ${order}`), "done") }),
+          Scripted.layer(
+            Scripted.make("clerk", [Scripted.call("refund", { order: "7" }), Scripted.text("Done.")])
+          )
         )
-      )
-    })
-    assert.deepStrictEqual(broken, [])
-  })
+      })
+      assert.deepStrictEqual(broken, [])
+    }),
+  30_000
 )

@@ -25,6 +25,11 @@ const analyst = {
   agent: () => Scenario.agent(Catalogue.defaults, Fixture.make())
 }
 
+/** The tools of the demo that change something know nothing of the kit. */
+const silent = ["delete_file", "start_test", "save_handoff"]
+
+const ways = ["interruption", "defect", "crash"] as const
+
 const demos = [
   ...Catalogue.names.map((name) => ({
     name,
@@ -47,14 +52,18 @@ describe("a demo run that is stopped anywhere loses nothing and does nothing twi
       Effect.gen(function* () {
         const limits = name === "runaway" ? { turns: 5 } : {}
         const layer = Scripted.layer(script, { usage })
+        // Its run is longer than all the others together, and goes through the same seams again and again.
+        const some = name === "investigate" ? (["crash"] as const) : ways
         const { broken, seams, undisturbed, visits } = yield* CrashKit.check({
           agent,
           input,
           limits,
-          layer
+          layer,
+          silent,
+          ways: some
         })
         expect(broken).toEqual([])
-        expect(visits).toHaveLength(3 * seams.length)
+        expect(visits).toHaveLength(some.length * seams.length)
         for (const visit of visits) {
           for (const { effect, times } of visit.calls) if (effect === "write") expect(times).toBeLessThan(2)
           if (visit.parted.length > 0) continue

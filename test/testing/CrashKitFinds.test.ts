@@ -7,7 +7,7 @@ import * as Toolkit from "effect/ai/Toolkit"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Schema from "effect/Schema"
-import { Agent, MemoryRunStore, RunStore, ToolPolicy } from "../../src/index.ts"
+import { Agent, MemoryRunStore, RunStore, ToolFailure, ToolPolicy } from "../../src/index.ts"
 import { Scripted } from "../../src/provider/index.ts"
 import { CrashKit } from "../../src/testing/index.ts"
 import { agent, call, done, handlers, model } from "./agents.ts"
@@ -33,7 +33,25 @@ const working = (
   })
 }
 
-const worked = Effect.as(CrashKit.happened("worked"), "worked")
+const worked: Effect.Effect<string> = Effect.as(CrashKit.happened("worked"), "worked")
+
+/**
+ * Runs an agent whose model believes what it is told, and calls its tool again if that did not take effect. `said` is what
+ * the tool says of each call that was cut off.
+ */
+const believing = (said: ToolPolicy.Outcome, handler: Effect.Effect<string>) => {
+  const tools = Toolkit.make(Work.annotate(ToolPolicy.Reconcile, () => Effect.succeed(said)))
+  const lines: Parameters<typeof model>[0] = (_turn, { messages }) =>
+    messages.at(-1)?.role === "tool" && !JSON.stringify(messages.at(-1)).includes("did not take effect")
+      ? done
+      : Scripted.call("work")
+  return CrashKit.check({
+    agent: Agent.make("worker", { toolkit: tools, limits: { turns: 9 } }),
+    input: "Work.",
+    layer: Layer.merge(tools.toLayer({ work: () => handler }), model(lines)),
+    ways: ["interruption", "crash"]
+  })
+}
 
 /** Which promises were broken, and where. */
 const found = (report: CrashKit.Report) =>
@@ -110,6 +128,110 @@ describe("a tool", { timeout: patience }, () => {
       expect(report.broken.map(({ problem }) => problem)).toContain(
         '"worked" took place never instead of once'
       )
+    })
+  )
+})
+
+describe("a tool that says of a lost call", { timeout: patience }, () => {
+  it.effect("that it did not happen, when it did, is found out, and so is what is done twice for it", () =>
+    Effect.gen(function* () {
+      const report = yield* believing(ToolPolicy.didNotHappen, worked)
+      expect(found(report)).toContain("reported crash in tool")
+      expect(found(report)).toContain("at_most_once crash in tool")
+      expect(new Set(report.broken.map(({ problem }) => problem))).toEqual(
+        new Set([
+          'work is said not to have happened, and "worked" took place',
+          '"worked" took place again, 2 times in all, for the model was told that it had not'
+        ])
+      )
+      // Before it has begun that is what is true.
+      for (const { seam, broken } of report.visits)
+        if (seam.point === "before tool") expect(broken).toEqual([])
+    })
+  )
+
+  it.effect("that it happened, when it did not, is found out", () =>
+    Effect.gen(function* () {
+      const late = Effect.delay(worked, "1 second")
+      const report = yield* believing(ToolPolicy.happened("it was done already"), late)
+      for (const way of ["interruption", "crash"]) {
+        for (const point of ["after append", "before tool", "in tool"])
+          expect(found(report)).toContain(`reported ${way} ${point}`)
+      }
+      expect(new Set(report.broken.map(({ problem }) => problem))).toEqual(
+        new Set(['work is said to have happened, and "worked" never took place'])
+      )
+    })
+  )
+
+  it.effect("what is true, is safe", () =>
+    Effect.gen(function* () {
+      const report = yield* CrashKit.check({
+        agent: agent(),
+        input: "Look it up.",
+        layer: Layer.merge(
+          handlers,
+          model((_turn, { messages }) =>
+            JSON.stringify(messages.at(-1)).includes("looked up") ? done : call("look_up")
+          )
+        )
+      })
+      expect(report.broken).toEqual([])
+      expect(report.visits.some(({ parted }) => parted.length > 0)).toBe(true)
+    })
+  )
+})
+
+describe("a tool that tells of nothing", { timeout: patience }, () => {
+  const silent = (tool: typeof Work, more: { readonly silent?: ReadonlyArray<string> } = {}) => {
+    const tools = Toolkit.make(tool)
+    return CrashKit.check({
+      agent: Agent.make("worker", { toolkit: tools }),
+      input: "Work.",
+      layer: Layer.merge(
+        tools.toLayer({ work: () => Effect.succeed("worked") }),
+        model([Scripted.call("work"), Scripted.call("work"), done])
+      ),
+      only: () => false,
+      ...more
+    })
+  }
+
+  it.effect("proves nothing, and is named once", () =>
+    Effect.gen(function* () {
+      for (const tool of [Work, Work.annotate(Tool.Idempotent, true)]) {
+        const { broken } = yield* silent(tool)
+        expect(broken).toMatchObject([
+          { promise: "observed", problem: expect.stringContaining("work has run and told of nothing") }
+        ])
+        expect(broken[0]).not.toHaveProperty("fault")
+      }
+    })
+  )
+
+  it.effect("may have nothing to tell, or be known for it", () =>
+    Effect.gen(function* () {
+      expect((yield* silent(Work.annotate(Tool.Readonly, true))).broken).toEqual([])
+      expect((yield* silent(Work, { silent: ["work"] })).broken).toEqual([])
+      expect((yield* silent(Work, { silent: ["another"] })).broken).toHaveLength(1)
+    })
+  )
+
+  it.effect("because it fails before it has done anything is no silent one", () =>
+    Effect.gen(function* () {
+      const failing = Tool.make("work", { failure: ToolFailure.ToolFailure })
+      const tools = Toolkit.make(failing)
+      const { broken, undisturbed } = yield* CrashKit.check({
+        agent: Agent.make("worker", { toolkit: tools }),
+        input: "Work.",
+        layer: Layer.merge(
+          tools.toLayer({ work: () => Effect.fail(ToolFailure.recoverable("There is nothing to do.")) }),
+          model([Scripted.call("work"), done])
+        ),
+        only: () => false
+      })
+      expect(undisturbed.calls).toMatchObject([{ tool: "work", times: 1 }])
+      expect(broken).toEqual([])
     })
   )
 })

@@ -67,11 +67,11 @@ export const check = Effect.fnUntraced(function* (module: URL, options: Options)
         const { seam } = fault
         const orders = { module: href, store: where, ledger, runId, clock, seam, telling: [...telling] }
         yield* Victim.kill(orders, flags)
-        const { observation, seams } = yield* subject.observe(run)
-        const stops = ["killed", ...observation.stops]
+        const observed = yield* subject.observe(run)
+        const stops = ["killed", ...observed.observation.stops]
         return {
-          observation: { ...observation, stops },
-          seams,
+          ...observed,
+          observation: { ...observed.observation, stops },
           strikes: [{ fault, runId, callId: undefined }]
         }
       }).pipe(Effect.provide(Module.storeAt(where), { local: true }), Effect.mapError(failedBy(href)))

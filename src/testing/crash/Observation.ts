@@ -128,6 +128,27 @@ export interface CallCount {
   readonly effects: ReadonlyArray<string>
 }
 
+/**
+ * The first call of each tool that has given a result and is not read-only, if none of its calls has told of anything
+ * that took place. A call that is a run of its own is left out: the tools of that run tell.
+ */
+export const silentIn = ({ entries, runs }: Observation): ReadonlyArray<Ledger.Of<"Entered">> => {
+  const idOf = ({ callId, runId }: { readonly callId: string; readonly runId: string }) =>
+    `${runId}/${callId}`
+  const told = new Set(entries.flatMap((entry) => (entry._tag === "Happened" ? [idOf(entry)] : [])))
+  const done = new Set(
+    entries.flatMap((entry) => (entry._tag === "Left" && entry.as === "result" ? [idOf(entry)] : []))
+  )
+  const entered = entries.filter((entry) => entry._tag === "Entered")
+  const telling = new Set(entered.flatMap((entry) => (told.has(idOf(entry)) ? [entry.tool] : [])))
+  const silent = new Map<string, Ledger.Of<"Entered">>()
+  for (const entry of entered) {
+    if (entry.effect === "read" || telling.has(entry.tool) || silent.has(entry.tool)) continue
+    if (done.has(idOf(entry)) && !runs.has(idOf(entry))) silent.set(entry.tool, entry)
+  }
+  return [...silent.values()]
+}
+
 /** Counts what the ledger says of each call, in the order in which they began. */
 export const callsIn = (entries: ReadonlyArray<Ledger.Entry>): ReadonlyArray<CallCount> => {
   const calls = new Map<string, CallCount>()

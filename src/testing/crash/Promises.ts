@@ -4,6 +4,7 @@
 import { isDeepStrictEqual } from "node:util"
 import * as Audit from "../Audit.ts"
 import * as Observation from "./Observation.ts"
+import * as Outcomes from "./Outcomes.ts"
 import * as Parting from "./Parting.ts"
 import type { Strike } from "./Saboteur.ts"
 import type * as Seam from "./Seam.ts"
@@ -14,11 +15,14 @@ import type * as Seam from "./Seam.ts"
  * - `at_most_once`: no call is started twice that may not be repeated, and nothing takes place twice
  * - `at_least_once`: no call is lost that the undisturbed run has made, and nothing that took place there is missing
  * - `same_key`: every attempt of a call has the same idempotency key
- * - `reported`: what was cut off and may not be repeated has no result that nobody gave
+ * - `reported`: what was cut off and may not be repeated has no result that nobody gave, and what is said of it, by
+ *   `ToolPolicy.Reconcile` above all, is what took place
  * - `journal`: what the store has acknowledged is there, unaltered
  * - `laws`: the journals keep the laws that `Audit` knows
  * - `transcript`, `cost`, `ending`: those of the undisturbed run, apart from what was lost with the fault
  * - `repeatable`: undisturbed, the run does the same each time, and so comes to every seam again; else nothing can be told
+ * - `observed`: whatever tool has given a result and is not read-only tells of what takes place, with `happened`; else it
+ *   cannot be told whether that is once
  */
 export type Name =
   | "at_most_once"
@@ -31,6 +35,7 @@ export type Name =
   | "cost"
   | "ending"
   | "repeatable"
+  | "observed"
 
 /** A promise that was broken: after which fault (none: in an undisturbed run), by which run and call, and how. */
 export interface Broken {
@@ -195,6 +200,7 @@ export const judge = (
     ...journals(disturbed),
     ...calls(disturbed),
     ...effects(undisturbed, disturbed, alike),
+    ...Outcomes.untrue(undisturbed, disturbed),
     ...(alike ? costs(undisturbed, disturbed) : []),
     ...endings(undisturbed, disturbed, alike)
   )

@@ -69,6 +69,16 @@ const asRepeated = (broken: Promises.Broken): Promises.Broken =>
     ? { ...broken, promise: "repeatable", problem: `it does not do the same each time: ${broken.problem}` }
     : broken
 
+/** What cannot be told of a tool that does not tell. */
+const asSilent = ({ callId, runId, tool }: Observed["silent"][number]): Promises.Broken => ({
+  promise: "observed",
+  runId,
+  callId,
+  problem:
+    `${tool} has run and told of nothing, so that nobody knows whether it takes place once: ` +
+    "say CrashKit.happened where its effect is, mark it as Tool.Readonly if it has none, or name it in `silent`"
+})
+
 /** Observes the undisturbed run, twice, and then a run for each seam and way. */
 export const make = Effect.fnUntraced(function* <E, R>(observe: Observe<E, R>, plan: Plan) {
   const first = yield* observe(undefined, new Set())
@@ -77,9 +87,10 @@ export const make = Effect.fnUntraced(function* <E, R>(observe: Observe<E, R>, p
   const { seams } = first
 
   const second = yield* observe(undefined, telling)
+  const unseen = first.silent.map(asSilent)
   const { broken } = Promises.judge(first.observation, second.observation, [])
   if (broken.length > 0) {
-    const report: Report = { undisturbed, seams, visits: [], broken: broken.map(asRepeated) }
+    const report: Report = { undisturbed, seams, visits: [], broken: [...unseen, ...broken.map(asRepeated)] }
     return report
   }
 
@@ -104,6 +115,11 @@ export const make = Effect.fnUntraced(function* <E, R>(observe: Observe<E, R>, p
       }),
     { concurrency: plan.concurrency }
   )
-  const report: Report = { undisturbed, seams, visits, broken: visits.flatMap(({ broken }) => broken) }
+  const report: Report = {
+    undisturbed,
+    seams,
+    visits,
+    broken: [...unseen, ...visits.flatMap(({ broken }) => broken)]
+  }
   return report
 })

@@ -26,6 +26,11 @@ export interface Options<RO, LE, RI> extends Drive.Script {
    * every driver of it, so that the services of the outside world are as they were when the run is taken up.
    */
   readonly layer: Layer.Layer<RO, LE, RI>
+  /**
+   * The tools that change the world and cannot tell of it with `happened`. The kit counts only how often they are started,
+   * and believes that a call that was cut off had its effect. Default: none, and `observed` names those that do not tell.
+   */
+  readonly silent?: ReadonlyArray<string> | undefined
 }
 
 /** How a subject is run once. */
@@ -47,6 +52,8 @@ export interface Observed {
   readonly seams: ReadonlyArray<Seam.Seam>
   /** Where it was stopped, as far as it has come there. */
   readonly strikes: ReadonlyArray<Saboteur.Strike>
+  /** A call of each tool that should have told of what took place, and did not. */
+  readonly silent: ReadonlyArray<Ledger.Of<"Entered">>
 }
 
 /** An agent with its input and its world. */
@@ -69,7 +76,10 @@ export const make = <RO, LE, RI>(options: Options<RO, LE, RI>): Subject<LE, RI> 
       const agent = typeof options.agent === "function" ? options.agent() : options.agent
       const ended = yield* Drive.drive(options, { ...run, agent, saboteur })
       const observation = yield* Observation.read(store, runId, ended, ledger)
-      return { observation, seams: saboteur.seams(), strikes: saboteur.strikes() }
+      const silent = Observation.silentIn(observation).filter(
+        ({ tool }) => options.silent?.includes(tool) !== true
+      )
+      return { observation, seams: saboteur.seams(), strikes: saboteur.strikes(), silent }
     }).pipe(
       Effect.provide(options.layer, { local: true }),
       Time.on(run.clock),

@@ -10,8 +10,9 @@ const underKey = (ledger: Ledger.Ledger, key: string): boolean =>
 
 /**
  * Says that something took place in the world, once for each time that it did: a charge, a mail, a row; reading is
- * nothing that takes place. Stands where the effect stands in a fake of a service, or in a handler. Outside of the crash
- * kit it does nothing.
+ * nothing that takes place. Stands where the effect stands in a fake of a service, or in a handler; in a tool that never
+ * says it, and is not read-only, the kit sees nothing, and reports that as `observed`. Outside of the crash kit it does
+ * nothing.
  *
  * @example
  * ```ts

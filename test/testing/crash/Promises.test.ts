@@ -59,6 +59,21 @@ const withOtherWords = (observation: Observation): Observation =>
     }
   }))
 
+/** What somebody has found out about a call, before the run goes on to its end. */
+const withResolution = (
+  observation: Observation,
+  callId: string,
+  outcome: "happened" | "did_not_happen" | "still_unknown"
+): Observation =>
+  withRun(observation, ({ events, state }) => ({
+    events: events.flatMap((event) =>
+      event.type === "tool_result" && event.callId === callId
+        ? [{ ...event, type: "outcome_resolved", tool: "write", outcome, content: "" } as const, event]
+        : [event]
+    ),
+    state
+  }))
+
 /** The id of the call of `write`. */
 const writeOf = ({ entries }: Observation): string => {
   const entered = entries.find((entry) => entry._tag === "Entered" && entry.tool === "write")
@@ -99,6 +114,17 @@ const broken: { readonly [what: string]: readonly [promise: Promises.Name, alter
   "a result that nobody gave": [
     "reported",
     (run, id) => withEntries(run, (entry) => (entry._tag === "Left" && entry.callId === id ? [] : [entry]))
+  ],
+  "a look-up that denies what took place": [
+    "reported",
+    (run, id) => withResolution(run, id, "did_not_happen")
+  ],
+  "a look-up that makes up what never took place": [
+    "reported",
+    (run, id) =>
+      withEntries(withResolution(run, id, "happened"), (entry) =>
+        entry._tag === "Happened" && entry.callId === id ? [] : [entry]
+      )
   ],
   "an event that is gone": [
     "journal",
@@ -145,6 +171,30 @@ describe("a promise is broken by", () => {
       })
     )
   }
+})
+
+describe("what is said of a lost call", () => {
+  const reported = (run: Observation, told: Observation) =>
+    Promises.judge(run, told, []).broken.filter(({ promise }) => promise === "reported")
+
+  it.effect("is kept if it is what took place, or says nothing", () =>
+    Effect.gen(function* () {
+      const run = yield* observed
+      for (const outcome of ["happened", "still_unknown"] as const)
+        expect(reported(run, withResolution(run, writeOf(run), outcome))).toEqual([])
+    })
+  )
+
+  it.effect("is what took place, even if another call has done it", () =>
+    Effect.gen(function* () {
+      const run = yield* observed
+      const callId = writeOf(run)
+      const elsewhere = withEntries(withResolution(run, callId, "happened"), (entry) =>
+        entry._tag === "Happened" && entry.callId === callId ? [{ ...entry, callId: "another" }] : [entry]
+      )
+      expect(reported(run, elsewhere)).toEqual([])
+    })
+  )
 })
 
 describe("another way is free to", () => {
