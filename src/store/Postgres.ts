@@ -4,19 +4,22 @@
  * It is `@effect/sql-pg`'s client with what a store of runs wants of it; install that package beside this one. A client
  * of your own making, from its `PgClient.layer`, does as well under `SqlRunStore.layer`.
  */
+import { connect, type NetConnectOpts, type Socket } from "node:net"
 import * as PgClient from "@effect/sql-pg/PgClient"
 import * as Config from "effect/Config"
 import type * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Redacted from "effect/Redacted"
 import * as Reactivity from "effect/reactivity/Reactivity"
-import type * as Scope from "effect/Scope"
+import * as Scope from "effect/Scope"
 import * as SqlClient from "effect/sql/SqlClient"
 import * as SqlError from "effect/sql/SqlError"
 import { RunStore, type RunStoreError } from "./RunStore.ts"
 import { openError } from "./SqlFailure.ts"
 import * as SqlRunStore from "./SqlRunStore.ts"
+import { inWorldTime } from "./TimeLimit.ts"
 
 /** How to reach a database. */
 export interface Options {
@@ -80,6 +83,47 @@ const notOpened = (url: string, error: SqlError.SqlError): SqlError.SqlError => 
 // Postgres itself takes no value of a gigabyte, so this refuses nothing that is stored.
 const largestMessage = 2 ** 30
 
+/** Where the server of a URL listens. */
+const addressOf = (url: URL): NetConnectOpts => {
+  const host = (url.searchParams.get("host") ?? decodeURIComponent(url.hostname)).replace(/^\[(.*)\]$/, "$1")
+  const port = Number(url.searchParams.get("port") ?? url.port) || 5432
+  return host.startsWith("/")
+    ? { path: `${host}/.s.PGSQL.${port}` }
+    : {
+        host: host === "" ? "localhost" : host,
+        port,
+        noDelay: true,
+        // A connection that only listens would not notice otherwise that the other side is gone.
+        keepAlive: true,
+        keepAliveInitialDelay: 10_000
+      }
+}
+
+/**
+ * The sockets of a client, opened so that they can be closed: a client whose server does not answer any more waits for
+ * ever for what it has asked.
+ */
+const socketsTo = (url: string) => {
+  const open = new Set<Socket>()
+  const target = parsed(url)
+  return {
+    stream:
+      target === undefined
+        ? undefined
+        : () => {
+            const socket = connect(addressOf(target))
+            open.add(socket)
+            socket.on("close", () => open.delete(socket))
+            return socket
+          },
+    close: Effect.sync(() => {
+      for (const socket of open) socket.destroy()
+    })
+  }
+}
+
+const patience = "3 seconds"
+
 /**
  * Opens a pool of connections for as long as the scope is open, and sees that the server answers.
  *
@@ -89,24 +133,31 @@ export const make = ({
   connectTimeout,
   maxConnections = 10,
   url
-}: Options): Effect.Effect<PgClient.PgClient, SqlError.SqlError, Scope.Scope | Reactivity.Reactivity> => {
-  const secret = typeof url === "string" ? Redacted.make(url) : url
-  return PgClient.make({
-    url: secret,
-    // What `pg_stat_activity` shows; a name in the URL is the more telling one.
-    applicationName: parsed(Redacted.value(secret))?.searchParams.has("application_name")
-      ? undefined
-      : "checkrein",
-    maxConnections: Math.max(2, maxConnections),
-    connectTimeout,
-    maxMessageSize: largestMessage,
-    // A connection that only listens would not notice otherwise that the other side is gone.
-    keepAlive: "10 seconds"
-  }).pipe(
-    Effect.tap((sql) => sql`SELECT 1`),
-    Effect.mapError((error) => notOpened(Redacted.value(secret), error))
-  )
-}
+}: Options): Effect.Effect<PgClient.PgClient, SqlError.SqlError, Scope.Scope | Reactivity.Reactivity> =>
+  Effect.gen(function* () {
+    const secret = typeof url === "string" ? Redacted.make(url) : url
+    const sockets = socketsTo(Redacted.value(secret))
+    const scope = yield* Effect.acquireRelease(Scope.make(), (scope, exit) =>
+      Effect.flatMap(Effect.forkDetach(Effect.andThen(Effect.sleep(patience), sockets.close)), (impatient) =>
+        Effect.ensuring(Scope.close(scope, exit), Fiber.interrupt(impatient))
+      ).pipe(inWorldTime)
+    )
+    const client = PgClient.make({
+      url: secret,
+      stream: sockets.stream,
+      // What `pg_stat_activity` shows; a name in the URL is the more telling one.
+      applicationName: parsed(Redacted.value(secret))?.searchParams.has("application_name")
+        ? undefined
+        : "checkrein",
+      maxConnections: Math.max(2, maxConnections),
+      connectTimeout,
+      maxMessageSize: largestMessage
+    })
+    return yield* Scope.provide(client, scope).pipe(
+      Effect.tap((sql) => sql`SELECT 1`),
+      Effect.mapError((error) => notOpened(Redacted.value(secret), error))
+    )
+  })
 
 /**
  * A `SqlClient` on a Postgres database, for your own tables beside those of the runs.

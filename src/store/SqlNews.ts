@@ -11,7 +11,7 @@ import * as Queue from "effect/Queue"
 import type * as Scope from "effect/Scope"
 import type * as SqlClient from "effect/sql/SqlClient"
 import type { SqlError } from "effect/sql/SqlError"
-import { inWorldTime } from "./TimeLimit.ts"
+import { inWorldTime, unattended } from "./TimeLimit.ts"
 import type { Topic, Wakeups } from "./Wakeups.ts"
 
 /** How often to look where nobody tells, while somebody watches. */
@@ -123,7 +123,8 @@ const listen = (sql: SqlClient.SqlClient, wakeups: Wakeups, store: string): Effe
   const listening = Effect.gen(function* () {
     while (true) {
       yield* wakeups.watched
-      yield* Effect.ignore(follow(sql))
+      // A connection on which nothing comes back cannot be asked to stop listening either.
+      yield* Effect.ignore(unattended(follow(sql)))
       yield* Effect.sleep(listenAgainAfter)
     }
   })

@@ -49,7 +49,7 @@ const run = (connection: Connection, text: string, params: ReadonlyArray<unknown
   Effect.asVoid(connection.execute(text, params, undefined))
 
 // With the time for reconnecting, less than what a driver grants an append.
-export const answerLimit = "8 seconds"
+export const answerLimit = "5 seconds"
 
 /** The text of a statement in the client's dialect; it is run with other parameters each time. */
 export const textOf = (statement: Statement.Statement<unknown>): string => statement.compile(true)[0]

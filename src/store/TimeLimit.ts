@@ -18,8 +18,24 @@ export const inWorldTime: <A, E, R>(effect: Effect.Effect<A, E, R>) => Effect.Ef
 export const worldMs = (): number => Number(world.monotonicTimeNanosUnsafe() / 1_000n) / 1_000
 
 /**
+ * Runs an effect, and does not wait for its cleaning up when it is interrupted: who has hung may hang in that as well.
+ */
+export const unattended = <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
+  Effect.uninterruptibleMask((restore) =>
+    Effect.flatMap(
+      Effect.forkDetach(effect, { startImmediately: true }),
+      (fiber) =>
+        fiber.pollUnsafe() ??
+        Effect.ensuring(
+          restore(Fiber.join(fiber)),
+          Effect.sync(() => fiber.interruptUnsafe())
+        )
+    )
+  )
+
+/**
  * What an effect yields, or `orElse` when it takes longer than `duration`. What still runs then is interrupted but not
- * waited for, unlike with `Effect.timeoutOrElse`: who has hung may hang in its cleaning up as well.
+ * waited for, unlike with `Effect.timeoutOrElse`.
  */
 export const atMost =
   <B, E2, R2>(duration: Duration.Input, orElse: () => Effect.Effect<B, E2, R2>) =>

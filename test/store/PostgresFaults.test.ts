@@ -4,20 +4,24 @@
  */
 import { expect, it } from "@effect/vitest"
 import * as Context from "effect/Context"
+import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
+import * as Schedule from "effect/Schedule"
+import * as Stream from "effect/Stream"
 import * as SqlClient from "effect/sql/SqlClient"
 import type * as SqlConnection from "effect/sql/SqlConnection"
 import * as SqlError from "effect/sql/SqlError"
-import * as TestClock from "effect/testing/TestClock"
+import * as Agent from "../../src/Agent.ts"
 import * as Postgres from "../../src/store/Postgres.ts"
 import { RunStore } from "../../src/store/RunStore.ts"
 import * as SqlRunStore from "../../src/store/SqlRunStore.ts"
 import { append, cancel, event, eventsFrom, summary } from "../../src/testing/conformance/Samples.ts"
 import { describePostgres, url } from "./postgres.ts"
 import * as Proxy from "./proxy.ts"
+import * as Waiter from "./waiter.ts"
 
 type Store = RunStore["Service"]
 
@@ -26,7 +30,7 @@ const proxied = (
   name: string,
   body: (store: Store, proxy: Proxy.Proxy, other: Store) => Effect.Effect<void, unknown>
 ) =>
-  it.effect(
+  it.live(
     name,
     () =>
       Effect.gen(function* () {
@@ -56,7 +60,7 @@ describePostgres("an append whose connection is lost", () => {
         yield* store.append(marked(1))
         expect(proxy.struck()).toBe(true)
         // Long enough for what came late.
-        yield* TestClock.withLive(Effect.sleep(fault === "late" ? 500 : 0))
+        yield* Effect.sleep(fault === "late" ? 500 : 0)
         yield* store.append(append("a", 3))
         const all = [event("a", 0), ...marked(1).events, event("a", 3)]
         expect(yield* other.read("a")).toEqual(all)
@@ -95,7 +99,7 @@ describePostgres("an append whose connection is lost", () => {
       yield* proxy.close
       const appending = yield* Effect.forkChild(store.append(append("a", 1)))
       const reading = yield* Effect.forkChild(store.read("a"))
-      yield* TestClock.withLive(Effect.sleep(700))
+      yield* Effect.sleep(700)
       expect((yield* other.summary("a")).seq).toBe(1)
       yield* proxy.open
       yield* Fiber.join(appending)
@@ -131,6 +135,26 @@ describePostgres("an append whose connection is lost", () => {
       yield* store.append(marked(1))
       expect(yield* other.read("a", 1)).toEqual(marked(1).events)
     })
+  )
+})
+
+describePostgres("a server that does not answer any more", () => {
+  proxied(
+    "delays the end of a run that is stopped by no more than an append may take",
+    (store, proxy, other) =>
+      Effect.gen(function* () {
+        const world = Layer.mergeAll(Waiter.layer, Layer.succeed(RunStore, store))
+        const driver = yield* Effect.forkChild(
+          Effect.provide(Agent.run(Waiter.agent, "wait", { runId: "a" }), world)
+        )
+        const started = Stream.runHead(Stream.filter(other.watch("a"), ({ type }) => type === "tool_start"))
+        yield* Effect.retry(started, Schedule.spaced("20 millis"))
+        yield* proxy.silence
+        const [duration] = yield* Effect.timed(Fiber.interrupt(driver))
+        expect(Duration.toSeconds(duration)).toBeLessThan(30)
+        const events = yield* other.read("a")
+        expect(events.at(-1)?.type).toBe("tool_start")
+      })
   )
 })
 

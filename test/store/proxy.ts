@@ -19,6 +19,8 @@ export interface Proxy {
   /** Cuts all connections and lets no new one through, until it is opened again. */
   readonly close: Effect.Effect<void>
   readonly open: Effect.Effect<void>
+  /** Lets connections be made, and nothing through any of them. */
+  readonly silence: Effect.Effect<void>
 }
 
 const lateBy = 300
@@ -30,6 +32,7 @@ export const make = (target: string) =>
     const sockets = new Set<Socket>()
     let next: { readonly fault: Fault; readonly text: string } | undefined
     let closed = false
+    let silenced = false
 
     const server = createServer((client) => {
       if (closed) return void client.destroy()
@@ -52,7 +55,7 @@ export const make = (target: string) =>
       })
       upstream.on("data", (chunk) => {
         if (cutOnAnswer) return end()
-        if (!silent) client.write(chunk)
+        if (!silent && !silenced) client.write(chunk)
       })
       client.on("data", (chunk) => {
         if (next !== undefined && chunk.includes(next.text)) {
@@ -72,7 +75,7 @@ export const make = (target: string) =>
               cutOnAnswer = true
           }
         }
-        if (!silent) upstream.write(chunk)
+        if (!silent && !silenced) upstream.write(chunk)
       })
     })
     yield* Effect.acquireRelease(
@@ -100,6 +103,9 @@ export const make = (target: string) =>
       }),
       open: Effect.sync(() => {
         closed = false
+      }),
+      silence: Effect.sync(() => {
+        silenced = true
       })
     }
     return proxy
