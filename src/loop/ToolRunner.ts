@@ -158,9 +158,16 @@ const handlerOf = (tool: Tool.Any) => Context.Service<Tool.Handler<string>, Tool
 const fromContext = (toolkit: Toolkit.Toolkit<Record<string, Tool.Any>>): Effect.Effect<Tools> =>
   Effect.contextWith((context: Context.Context<never>) => {
     const runs = new Map<string, Tools["run"]>()
+    const without: Array<string> = []
     for (const tool of Object.values(toolkit.tools)) {
       const handler = Context.getOption(context, handlerOf(tool))
       if (handler._tag === "Some") runs.set(tool.name, throughHandler(handler.value))
+      else without.push(tool.name)
+    }
+    // The types say so before, except where an agent is loaded from a module.
+    if (without.length > 0) {
+      const names = without.join(", ")
+      return Effect.die(new TypeError(`no handler of ${names} is provided: add the layer of its toolkit`))
     }
     return Effect.succeed({
       tools: toolkit.tools,

@@ -5,6 +5,7 @@ import * as AiError from "effect/ai/AiError"
 import * as Prompt from "effect/ai/Prompt"
 import * as Tool from "effect/ai/Tool"
 import * as Toolkit from "effect/ai/Toolkit"
+import * as Cause from "effect/Cause"
 import * as Deferred from "effect/Deferred"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
@@ -22,6 +23,7 @@ import {
   CurrentCall,
   MemoryRunStore,
   type RunEvent,
+  RunStore,
   ToolFailure,
   ToolPolicy
 } from "../../src/index.ts"
@@ -1090,5 +1092,20 @@ describe("a Stop", () => {
     const stored = yield* journal("r")
     expect(stored.at(-1)?.type).toBe("run_stopped")
     for (const { disposition } of of(stored, "tool_result")) expect(disposition).toBe("cancelled")
+  })
+})
+
+describe("a toolkit without handlers", () => {
+  check("is refused by name before anything has run, where no type has said so before", function* () {
+    const bare = Agent.make("bare", { toolkit: Toolkit.make(reader("find"), writer("put")) })
+    const run = Effect.provide(Agent.run(bare, "go", { runId: "r" }), once().layer) as Effect.Effect<
+      unknown,
+      unknown,
+      RunStore.RunStore
+    >
+    const exit = yield* Effect.exit(run)
+    expect(Exit.isFailure(exit) && Cause.pretty(exit.cause)).toContain("no handler of find, put is provided")
+    const store = yield* RunStore.RunStore
+    expect(yield* store.list()).toEqual([])
   })
 })
