@@ -135,7 +135,7 @@ export interface Lease {
 /**
  * How long the right to drive a run outlives a driver that died, for a store that is made where this is provided: the
  * time after which somebody else can take the run over. A driver renews its right three times as often, and stops
- * itself if it cannot for four fifths of it. Default 15 seconds; between one second and a day.
+ * itself if it cannot for three fifths of it. Default 15 seconds; between one second and a day.
  *
  * @example
  * ```ts
