@@ -8,6 +8,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
+import * as Environment from "../provider/Environment.ts"
 import * as PriceBook from "../provider/PriceBook.ts"
 import * as RequestParams from "../provider/RequestParams.ts"
 import * as Scripted from "../provider/Scripted.ts"
@@ -39,13 +40,17 @@ const standIns: {
   )
 }
 
-const MaxOutputTokens = Schema.FiniteFromString.check(Schema.isInt(), Schema.isGreaterThan(0))
+const mostOutput: Environment.Variable<number> = {
+  name: "LLM_MAX_OUTPUT_TOKENS",
+  what: "the most tokens that a reply may have, a whole number of at least 1",
+  schema: Schema.FiniteFromString.check(Schema.isInt(), Schema.isGreaterThan(0))
+}
 
 const endpoint = Effect.gen(function* () {
   const [chat, http] = yield* Effect.promise(() =>
     Promise.all([import("../provider/ChatCompletions.ts"), import("effect/http/FetchHttpClient")])
   )
-  const cap = yield* Config.option(Config.schema(MaxOutputTokens, "LLM_MAX_OUTPUT_TOKENS"))
+  const cap = yield* Environment.optional(mostOutput)
   return Layer.mergeAll(
     Layer.provide(chat.layerConfig(), http.layer),
     PriceBook.layerConfig,
@@ -82,11 +87,7 @@ export const layer = (
     Layer.catchTag("ConfigError", (error) =>
       Layer.effect(
         LanguageModel.LanguageModel,
-        Effect.fail(
-          new CommandFailed({
-            message: `the model in the environment cannot be used: ${error.message}`
-          })
-        )
+        Effect.fail(new CommandFailed({ message: error.cause.message }))
       )
     )
   )

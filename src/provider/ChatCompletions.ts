@@ -26,6 +26,7 @@ import * as Redacted from "effect/Redacted"
 import * as Stream from "effect/Stream"
 import * as ChatRequest from "./ChatRequest.ts"
 import * as ChatResponse from "./ChatResponse.ts"
+import * as Environment from "./Environment.ts"
 import * as ProviderError from "./ProviderError.ts"
 import * as RequestParams from "./RequestParams.ts"
 
@@ -256,7 +257,8 @@ export const layer = (
 
 /**
  * The model that the environment names: `LLM_BASE_URL`, `LLM_MODEL` and, if it needs one, `LLM_API_KEY`. Options given here
- * complete what the environment says. Fails with `ConfigError` if an address or a model is missing.
+ * complete what the environment says. Fails with a `ConfigError` that names the
+ * variable if an address or a model is missing, or the address is none.
  *
  * @example
  * ```ts
@@ -276,8 +278,8 @@ export const layerConfig = (
 > =>
   Layer.unwrap(
     Effect.gen(function* () {
-      const baseUrl = yield* Config.String("LLM_BASE_URL")
-      const model = yield* Config.String("LLM_MODEL")
+      const baseUrl = yield* Environment.required(Environment.baseUrl)
+      const model = yield* Environment.required(Environment.model)
       const apiKey = yield* Config.option(Config.Redacted("LLM_API_KEY"))
       return layer({
         ...options,

@@ -207,7 +207,9 @@ describe("the flags of checkrein run, with a model at an endpoint", () => {
       expect(unknown.code).toBe(1)
       expect(unknown.stderr).toContain("set LLM_MAX_OUTPUT_TOKENS")
       process.env.LLM_MAX_OUTPUT_TOKENS = "few"
-      expect((await held()).stderr).toContain("the model in the environment cannot be used")
+      expect((await held()).stderr).toBe(
+        "checkrein: LLM_MAX_OUTPUT_TOKENS cannot be used: set it to the most tokens that a reply may have, a whole number of at least 1"
+      )
       process.env.LLM_MAX_OUTPUT_TOKENS = "500"
       expect(parsed(await held())).toMatchObject({ status: "completed" })
       process.env.LLM_MAX_OUTPUT_TOKENS = "50000"

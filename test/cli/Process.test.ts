@@ -190,7 +190,15 @@ describe("checkrein provider", () => {
     process.env.LLM_PRICE_OUTPUT = "much"
     const wrong = await ask()
     expect([wrong.code, wrong.stdout]).toEqual([1, ""])
-    expect(wrong.stderr).toContain("checkrein: the model in the environment cannot be used: ")
+    expect(wrong.stderr).toBe(
+      "checkrein: LLM_PRICE_OUTPUT cannot be used: set it to a price of at least 0, in USD per million tokens"
+    )
+    delete process.env.LLM_PRICE_OUTPUT
+    expect((await ask()).stderr).toContain("checkrein: LLM_PRICE_OUTPUT is not set: set it to a price")
+    delete process.env.LLM_MODEL
+    expect((await ask()).stderr).toBe(
+      "checkrein: LLM_MODEL is not set: set it to the name of the model at LLM_BASE_URL"
+    )
 
     const taken = await cli("provider", "--port", new URL(address).port)
     expect(taken.stderr).toContain(`the server cannot listen on port ${new URL(address).port}`)
