@@ -1,6 +1,6 @@
 /**
  * Packs the built package, installs it in an empty project and uses it from JavaScript and from TypeScript, with the
- * declarations of its dependencies checked too.
+ * declarations of its dependencies checked too. The crash kit kills a process from there under plain node and under vitest.
  */
 import { execFileSync } from "node:child_process"
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs"
@@ -46,6 +46,20 @@ const { broken, visits } = await Effect.runPromise(CrashKit.checkKilled(module, 
 console.log([visits[0].stops.join(), visits[0].lostTurns, broken.length].join(" "))
 `
 
+const test = `
+import { assert, it } from "@effect/vitest"
+import { CrashKit } from "checkrein/testing"
+import { Effect } from "effect"
+
+it.live("a killed process leaves a run that goes on", () =>
+  Effect.gen(function* () {
+    const module = new URL("./subject.mjs", import.meta.url)
+    const { broken, visits } = yield* CrashKit.checkKilled(module, { only: ({ point }) => point === "in model call" })
+    assert.deepStrictEqual(broken, [])
+    assert.deepStrictEqual(visits.map(({ stops }) => stops), [["killed"]])
+  }), 60_000)
+`
+
 const options = {
   compilerOptions: {
     module: "nodenext",
@@ -72,7 +86,9 @@ try {
     join(folder, "package.json"),
     JSON.stringify({ name: "consumer", private: true, type: "module" })
   )
-  const versions = ["effect", "typescript", "@types/node"].map((name) => `${name}@${devDependencies[name]}`)
+  const versions = ["effect", "typescript", "@types/node", "vitest", "@effect/vitest"].map(
+    (name) => `${name}@${devDependencies[name]}`
+  )
   inFolder("npm", "install", "--silent", "--no-audit", "--no-fund", packed.trim(), ...versions)
   writeFileSync(join(folder, "main.mjs"), program)
   writeFileSync(join(folder, "main.ts"), program)
@@ -83,6 +99,8 @@ try {
   writeFileSync(join(folder, "kill.mjs"), kill)
   const killed = inFolder(process.execPath, "--no-warnings", "kill.mjs")
   if (killed !== "killed 1 0") throw new Error(`the crash kit of the installed package says: ${killed}`)
+  writeFileSync(join(folder, "kill.test.mjs"), test)
+  inFolder(process.execPath, join("node_modules", "vitest", "vitest.mjs"), "run")
   inFolder(process.execPath, join("node_modules", "typescript", "bin", "tsc"))
   inFolder(
     process.execPath,

@@ -66,7 +66,7 @@ export const check = Effect.fnUntraced(function* (module: URL, options: Options)
         if (fault === undefined) return yield* subject.observe(run)
         const { seam } = fault
         const orders = { module: href, store: where, ledger, runId, clock, seam, telling: [...telling] }
-        yield* Victim.kill(orders, flags)
+        yield* Victim.kill(orders, flags, join(files, "compiled"))
         const observed = yield* subject.observe(run)
         const stops = ["killed", ...observed.observation.stops]
         return {

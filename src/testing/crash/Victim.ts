@@ -2,6 +2,7 @@
  * A process that runs a subject until it comes to a seam, and kills itself there; and whoever starts it.
  */
 import { spawn } from "node:child_process"
+import { flushCompileCache } from "node:module"
 import { fileURLToPath } from "node:url"
 import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
@@ -29,6 +30,8 @@ export const obey = Effect.gen(function* () {
   const orders = yield* Schema.decodeUnknownEffect(Schema.fromJsonString(Orders))(process.env[variable])
   const { clock, ledger, module, runId, seam, store: where, telling } = orders
   const subject = yield* Module.load(module)
+  // The dead leave nothing behind, and the next one need not compile all this again.
+  flushCompileCache()
   const { observation } = yield* Effect.gen(function* () {
     return yield* subject.observe({
       store: yield* RunStore,
@@ -45,15 +48,22 @@ export const obey = Effect.gen(function* () {
   return yield* new Module.KillFailed({ module, problem: problem === "" ? ended : `${ended}: ${problem}` })
 })
 
-/** Runs a subject in a process of its own until that is killed. */
-export const kill = (orders: Orders, flags: ReadonlyArray<string>): Effect.Effect<void, Module.KillFailed> =>
+/**
+ * Runs a subject in a process of its own until that is killed. Code that is compiled is kept in the folder `cache`, for
+ * most of the life of such a process is its start.
+ */
+export const kill = (
+  orders: Orders,
+  flags: ReadonlyArray<string>,
+  cache: string
+): Effect.Effect<void, Module.KillFailed> =>
   Effect.callback((resume) => {
     // As it is published, wherever this module is put then, or as it is in development.
     const main = import.meta.url.endsWith(".ts") ? "./VictimMain.ts" : "../testing/crash/VictimMain.js"
     const entry = new URL(main, import.meta.url)
     const child = spawn(process.execPath, ["--no-warnings", ...flags, fileURLToPath(entry)], {
       stdio: ["ignore", "ignore", "pipe"],
-      env: { ...process.env, [variable]: JSON.stringify(orders) }
+      env: { NODE_COMPILE_CACHE: cache, ...process.env, [variable]: JSON.stringify(orders) }
     })
     let said = ""
     child.stderr.on("data", (chunk) => {
