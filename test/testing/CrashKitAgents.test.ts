@@ -27,7 +27,8 @@ const kept = (lines: Lines, more: Options & { readonly agent?: ReturnType<typeof
     return report
   })
 
-const unbroken = { ways: ["interruption", "crash"] } as const
+// What is told, or decided, is read from the journal, whatever it was that ended the driver before.
+const crashed = { ways: ["crash"] } as const
 
 const visitsOf = (
   { visits }: CrashKit.Report,
@@ -146,7 +147,7 @@ describe("people", { timeout: patience }, () => {
   it.effect("reject, and it is not done", () =>
     Effect.gen(function* () {
       const { undisturbed, visits } = yield* kept(asks, {
-        ...unbroken,
+        ...crashed,
         decide: () => Agent.reject("not today")
       })
       for (const { calls } of [undisturbed, ...visits])
@@ -157,7 +158,7 @@ describe("people", { timeout: patience }, () => {
   it.effect("change what is to be done", () =>
     Effect.gen(function* () {
       const decide = () => Agent.approve({ args: { q: "less" } })
-      const { undisturbed } = yield* kept([call("ask_first", "all"), done], { ...unbroken, decide })
+      const { undisturbed } = yield* kept([call("ask_first", "all"), done], { ...crashed, decide })
       expect(undisturbed.calls).toMatchObject([{ tool: "ask_first", effects: ["did less"] }])
     })
   )
@@ -189,12 +190,12 @@ describe("people", { timeout: patience }, () => {
 
 describe("what an agent was told", { timeout: patience }, () => {
   it.effect("of a repetition is told at the same time", () =>
-    kept([call("read"), call("read"), call("read"), call("read"), done], unbroken)
+    kept([call("read"), call("read"), call("read"), call("read"), done], crashed)
   )
 
   it.effect("of a repetition stops it at the same time", () =>
     Effect.gen(function* () {
-      const { undisturbed } = yield* kept(() => call("read"), unbroken)
+      const { undisturbed } = yield* kept(() => call("read"), crashed)
       expect(undisturbed.ending).toMatchObject({ tag: "RunStalled" })
     })
   )
@@ -207,7 +208,7 @@ describe("what an agent was told", { timeout: patience }, () => {
           if (!JSON.stringify(messages).includes("Write a handoff")) return call("read", `${turn}`)
           return messages.at(-1)?.role === "user" ? call("save") : Scripted.text("That is all.")
         },
-        { ...unbroken, limits }
+        { ...crashed, limits }
       )
       expect(undisturbed.ending).toMatchObject({ tag: "MaxTurnsExceeded" })
       expect(undisturbed.calls.map(({ tool }) => tool)).toContain("save")
@@ -216,14 +217,14 @@ describe("what an agent was told", { timeout: patience }, () => {
 
   it.effect("of tool calls that are used up is told at the same time, further attempts apart", () =>
     kept((turn, { saw }) => (saw("used up") ? done : call("read", `${turn}`)), {
-      ...unbroken,
+      ...crashed,
       limits: { toolCalls: 3, usd: 1 }
     })
   )
 
   it.effect("of reads that it may reuse is read again", () =>
     kept([call("read"), call("read"), call("write"), call("read"), done], {
-      ...unbroken,
+      ...crashed,
       agent: agent({ policy: { dedupe: "read-only" } })
     })
   )
