@@ -9,6 +9,7 @@ import { randomUUID } from "node:crypto"
 import * as Effect from "effect/Effect"
 import type * as SqlClient from "effect/sql/SqlClient"
 import * as RunEvent from "../run/RunEvent.ts"
+import { checksum } from "./Checksum.ts"
 import { answering, reconnecting } from "./Reconnect.ts"
 import type { Append, RunStoreError } from "./RunStore.ts"
 import { refuseTransaction, storeError } from "./SqlFailure.ts"
@@ -16,20 +17,20 @@ import * as SqlLeases from "./SqlLeases.ts"
 import { channel, type News } from "./SqlNews.ts"
 import { answerLimit, isInside, postgresLevels } from "./SqlTransaction.ts"
 
-// The parameters of both: run id, expected event, next event, status, summary, signature, events, durability, news.
+// The parameters of both: run id, expected event, next event, status, summary, signature, events, durability, news, checksums.
 const written = `written AS (
-    INSERT INTO checkrein_events (run_no, seq, body)
-    SELECT run.run_no, $2::integer + event.n::integer - 1, event.body
-    FROM run, unnest($7::text[]) WITH ORDINALITY AS event (body, n)
+    INSERT INTO checkrein_events (run_no, seq, body, checksum)
+    SELECT run.run_no, $2::integer + event.n::integer - 1, event.body, event.checksum
+    FROM run, unnest($7::text[], $10::integer[]) WITH ORDINALITY AS event (body, checksum, n)
   )`
 const committed = `set_config('synchronous_commit', $8, true), pg_notify('${channel}', $9)`
 
 const create = `WITH run AS (
     INSERT INTO checkrein_runs (run_id, seq, status, summary, writer, agent, started_at, parent)
-    VALUES ($1, $3, $4, $5, $6, $10, $11, $12) ON CONFLICT (run_id) DO NOTHING RETURNING run_no
+    VALUES ($1, $3, $4, $5, $6, $11, $12, $13) ON CONFLICT (run_id) DO NOTHING RETURNING run_no
   ), ${written}, tagged AS (
     INSERT INTO checkrein_tags (run_no, tag, agent, status, started_at, run_id)
-    SELECT run.run_no, tag, $10, $4, $11, $1 FROM run, unnest($13::text[]) AS tag
+    SELECT run.run_no, tag, $11, $4, $12, $1 FROM run, unnest($14::text[]) AS tag
   )
   SELECT ${committed} FROM run`
 
@@ -44,7 +45,7 @@ const moving = (now: string, leaseMs: number, rest: string) => `WITH run AS (
     WHERE run_id = $1 AND seq = $2::integer RETURNING run_no
   ), ${written}, renewed AS (
     UPDATE checkrein_leases SET until_ms = ${now} + ${leaseMs}
-    WHERE run_id = $1 AND holder = $10 RETURNING run_id
+    WHERE run_id = $1 AND holder = $11 RETURNING run_id
   )${rest}
   SELECT ${committed}, EXISTS (SELECT 1 FROM renewed) AS renewed FROM run`
 
@@ -79,7 +80,8 @@ export const make = Effect.fnUntraced(function* (
       signature,
       bodies,
       levels[durability],
-      news.payload(`events ${runId}`)
+      news.payload(`events ${runId}`),
+      bodies.map(checksum)
     ]
     const due = leases.due(runId)
     const write =

@@ -14,6 +14,7 @@ import * as SqlClient from "effect/sql/SqlClient"
 import type { SqlError } from "effect/sql/SqlError"
 import { Command, type Numbered } from "../run/Command.ts"
 import * as RunEvent from "../run/RunEvent.ts"
+import { checksum } from "./Checksum.ts"
 import * as PostgresAppend from "./PostgresAppend.ts"
 import { reconnecting } from "./Reconnect.ts"
 import { LeaseTime, RunNotFound, RunStore, RunStoreError, RunSummary, StaleWriter } from "./RunStore.ts"
@@ -48,6 +49,7 @@ interface EventRow {
   readonly total: number
   readonly seq: number | null
   readonly body: string | null
+  readonly checksum: number | null
 }
 
 /** The events of a run from a number on, given what the run's row says of how many there are. */
@@ -61,12 +63,12 @@ const eventsOf = (
   const missing = (seq: number) => Result.fail(corrupt(runId, `event ${seq} is missing`, seq))
   const events: Array<RunEvent.RunEvent> = []
   let next = from
-  for (const { body, seq } of rows) {
+  for (const { body, checksum: stored, seq } of rows) {
     if (seq === null || body === null) break
     if (seq !== next) return missing(next)
     if (seq >= total)
       return Result.fail(corrupt(runId, `event ${seq} is one more than its summary counts`, seq))
-    const event = RunEvent.decode(runId, seq, body)
+    const event = RunEvent.decode(runId, seq, body, stored === checksum(body))
     if (Result.isFailure(event)) {
       const { kind, message } = event.failure
       return Result.fail(
@@ -136,7 +138,7 @@ export const make: Effect.Effect<RunStore["Service"], RunStoreError, SqlClient.S
         }).pipe(Effect.ensuring(Effect.sync(() => wakeups.wake(`events ${request.runId}`)))),
 
       read: (runId, from = 0) =>
-        sql<EventRow>`SELECT r.seq AS total, e.seq AS seq, e.body AS body
+        sql<EventRow>`SELECT r.seq AS total, e.seq AS seq, e.body AS body, e.checksum AS checksum
         FROM checkrein_runs r LEFT JOIN checkrein_events e ON e.run_no = r.run_no AND e.seq >= ${from}
         WHERE r.run_id = ${runId} ORDER BY e.seq`.pipe(
           readFor(runId),

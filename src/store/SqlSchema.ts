@@ -109,7 +109,19 @@ const parents = Effect.gen(function* () {
   yield* sql`CREATE INDEX checkrein_runs_parent ON checkrein_runs (parent) WHERE parent IS NOT NULL`
 })
 
-const migrations = { "1_runs": runs, "2_sharing": sharing, "3_tags": tags, "4_parents": parents }
+/** By which an event is known to be as it was written. */
+const checksums = Effect.gen(function* () {
+  const sql = yield* SqlClient.SqlClient
+  yield* sql`ALTER TABLE checkrein_events ADD COLUMN checksum INTEGER`
+})
+
+const migrations = {
+  "1_runs": runs,
+  "2_sharing": sharing,
+  "3_tags": tags,
+  "4_parents": parents,
+  "5_checksums": checksums
+}
 const newest = Object.keys(migrations).length
 
 /** Makes or updates the tables. */

@@ -3,6 +3,7 @@ import * as Effect from "effect/Effect"
 import type * as SqlClient from "effect/sql/SqlClient"
 import type { SqlError } from "effect/sql/SqlError"
 import * as RunEvent from "../run/RunEvent.ts"
+import { checksum } from "./Checksum.ts"
 import type { Append, RunStoreError } from "./RunStore.ts"
 import type { Due, SqlLeases } from "./SqlLeases.ts"
 import { type Execute, type Transact, textOf } from "./SqlTransaction.ts"
@@ -37,7 +38,7 @@ export const make = (
   const insert = (count: number): string => {
     const known = inserts.get(count)
     if (known !== undefined) return known
-    const row = { run_no: 0, seq: 0, body: "" }
+    const row = { run_no: 0, seq: 0, body: "", checksum: 0 }
     const text = textOf(
       sql`INSERT INTO checkrein_events ${sql.insert([row, ...Array.from({ length: count - 1 }, () => row)])}`
     )
@@ -85,7 +86,10 @@ export const make = (
       const some = events.slice(start, start + mostRows)
       yield* execute(
         insert(some.length),
-        some.flatMap((event, i) => [run, expected + start + i, RunEvent.encode(event)])
+        some.flatMap((event, i) => {
+          const body = RunEvent.encode(event)
+          return [run, expected + start + i, body, checksum(body)]
+        })
       )
     }
     if (due === undefined) return { written: true }

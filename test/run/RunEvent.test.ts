@@ -23,6 +23,16 @@ describe("an event as it is stored", () => {
     expect(RunEvent.decode("n1", 2, text)).toMatchObject({ _tag: "Success", success: event })
   })
 
+  it("reads back the same when it is known to be intact, and is believed no further than that", () => {
+    const text = RunEvent.encode(event)
+    expect(RunEvent.decode("n1", 2, text, true)).toEqual(RunEvent.decode("n1", 2, text))
+    for (const other of [{ seq: 3 }, { runId: "n2" }, { v: 2 }, { type: "dreamt" }]) {
+      const changed = JSON.stringify({ ...json, ...other })
+      expect(RunEvent.decode("n1", 2, changed, true)).toEqual(RunEvent.decode("n1", 2, changed))
+      expect(RunEvent.decode("n1", 2, changed, true)._tag).toBe("Failure")
+    }
+  })
+
   it("has version, number, date and time driven; the run it belongs to is said where it is stored", () => {
     expect(json).toMatchObject({ v: RunEvent.version, seq: 2, at: expect.any(String), elapsedMs: 2 })
     expect(RunEvent.decode("n2", 2, RunEvent.encode(event))).toMatchObject({ success: { runId: "n2" } })
