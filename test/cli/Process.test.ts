@@ -22,6 +22,23 @@ const waiting = async (task: string, ...more: ReadonlyArray<string>) => {
 }
 
 describe("the command as a process", () => {
+  it("says which Node it needs to one that is too old", async () => {
+    const older = (version: string) =>
+      `data:text/javascript,Object.defineProperty(process, "versions", { value: { node: "${version}" } })`
+    const start = (version: string) =>
+      new Running(["--version"], { env: { NODE_OPTIONS: `--import ${JSON.stringify(older(version))}` } })
+        .ended
+    const old = await start("22.18.0")
+    expect([old.code, old.stdout, old.stderr]).toEqual([
+      1,
+      "",
+      "checkrein: needs Node >= 22.19, and this is 22.18.0\n"
+    ])
+    expect((await start("22.19.0")).code).toBe(0)
+    const text = readFileSync(new URL("../../package.json", import.meta.url), "utf8")
+    expect(JSON.parse(text).engines.node).toBe(">=22.19")
+  })
+
   it("shows help with examples on stdout, and its version", async () => {
     const [help, version] = await Promise.all([spawned("runs", "approve", "--help"), spawned("--version")])
     expect(help.code).toBe(0)
