@@ -61,7 +61,7 @@ const render = (event: LiveEvent, paint: Paint, width: number): string | undefin
     case "turn_failed": {
       const after = event.retryInMs === undefined ? "" : `, again in ${duration(event.retryInMs)}`
       const what = `turn ${event.turn} failed (${clean(event.reason)})${after}`
-      return `  ${paint("yellow", "!")} ${what}  ${paint("dim", short(event.detail))}`
+      return `  ${paint("yellow", "!")} ${what}  ${paint("dim", short(causeOf(event.detail)))}`
     }
     case "tool_start":
       return `    ${paint("cyan", "→")} ${name(event.tool)} ${paint("dim", short(JSON.stringify(event.args)))}`
@@ -133,6 +133,9 @@ const stopped = (event: Of<"run_stopped">, paint: Paint, width: number): string 
       : `  ${paint("yellow", alive === 1 ? "1 operation goes on" : `${alive} operations go on`)}`
   return `${end}  ${spent}${detail}${goOn}`
 }
+
+// Where in the code a model call has failed, which the detail of one begins with: nothing would be left of its cause.
+const causeOf = (detail: string): string => detail.replace(/^\w+\.\w+: (?:\w+: )?/, "")
 
 // How a turn ends when nothing is the matter, in the spellings that providers use.
 const usual: ReadonlySet<string> = new Set(["stop", "tool_calls", "tool-calls"])

@@ -53,6 +53,13 @@ describe("Pretty", () => {
       pretty({ ...samples.approval_resolved, decision: "approved", args: { path: "b" } }),
       "    ✓ c2 approved with other arguments by ada: keep it"
     )
+    assert.strictEqual(
+      pretty({
+        ...samples.turn_failed,
+        detail: "ChatCompletions.streamText: TransportError: no answer: connect ECONNREFUSED 127.0.0.1:1"
+      }),
+      "  ! turn 2 failed (RateLimitError), again in 500 ms  no answer: connect ECONNREFUSED 127.0.0.1:1"
+    )
     assert.isUndefined(pretty({ ...samples.approval_resolved, decision: "not_required" }))
     assert.strictEqual(
       pretty({
