@@ -157,6 +157,7 @@ export const toJson = (run: RunState, where: Where) => ({
   promptTokens: run.usage.promptTokens,
   completionTokens: run.usage.completionTokens,
   costUsd: run.costUsd,
+  ...(run.unpriced === true ? { unpriced: true } : undefined),
   elapsedMs: run.elapsedMs,
   approvals: RunExit.approvalsOf(run).map(callJson),
   unknown: RunExit.unknownOf(run).map(callJson),
@@ -181,6 +182,9 @@ const handedOver = (handoff: Handoff, most: number): ReadonlyArray<string> =>
     ...lines.map((line) => `    ${line}`)
   ])
 
+/** What is said of the money that a run has used whose model has no known price. */
+export const unpriced = "the price of a model is not known, and it counts as free"
+
 /** What is said on stderr about a run that stopped short of an answer. */
 export const told = (run: RunState, where: Where): string => {
   const lines = [`checkrein: run ${Output.plain(run.runId)} stopped short: ${Output.plain(standing(run))}`]
@@ -203,6 +207,7 @@ export const told = (run: RunState, where: Where): string => {
     lines.push(...handedOver(handoff, Number.POSITIVE_INFINITY))
   else if (handoff !== null) lines.push(...handedOver(handoff, mostLines), `In full: ${show(where, run)}`)
   else if (last !== "" && run.reason !== "approval") lines.push(`  it last said: ${Output.plain(last)}`)
+  if (run.unpriced === true) lines.push(`  it used $${run.costUsd}: ${unpriced}`)
   const commands = next(run, where)
   if (commands.length > 0) lines.push("To go on:", ...commands.map((text) => `  ${text}`))
   if (Store.isFleeting(where.store)) lines.push(Store.endsHere)

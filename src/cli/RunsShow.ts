@@ -17,7 +17,6 @@ import * as Ending from "./Ending.ts"
 import * as HandoffScreen from "./HandoffScreen.ts"
 import * as Output from "./Output.ts"
 import { age } from "./RunsList.ts"
-import * as Store from "./Store.ts"
 import * as StoredRun from "./StoredRun.ts"
 
 /** What `checkrein runs show` was given. */
@@ -51,7 +50,8 @@ const spent = (state: RunState.RunState): ReadonlyArray<string> => {
   return rows.map(([name, amount, limit, reserve, show]) => {
     const of = limit === undefined ? "" : ` of ${show(limit)}`
     const kept = reserve === undefined ? "" : `, ${show(reserve)} of it kept for a handoff`
-    return `  ${name.padEnd(10)}  ${show(amount)}${of}${kept}`
+    const free = name === "money" && state.unpriced === true ? `; ${Ending.unpriced}` : ""
+    return `  ${name.padEnd(10)}  ${show(amount)}${of}${kept}${free}`
   })
 }
 
@@ -256,4 +256,4 @@ const standing = (input: Input) =>
       ...(input.events ? { events } : undefined)
     }
     yield* Output.result(input.json, object, text)
-  }).pipe(Effect.provide(Store.existing(input.store)))
+  }).pipe(StoredRun.inStore(input.store))

@@ -70,6 +70,20 @@ describe("the way to go on", () => {
   })
 })
 
+describe("a model without a price", () => {
+  it("is said to count as free, wherever money is told", async () => {
+    const store = ["--store", path("unpriced.db")]
+    const free = "the price of a model is not known, and it counts as free"
+    const ended = await cli("run", ...module("ticker"), ...store, "--max-turns", "1", "--json", "3")
+    const { runId, unpriced } = parsed(ended)
+    expect([unpriced, ended.stderr.includes(free)]).toEqual([true, true])
+    expect((await cli("runs", "show", runId, ...store)).stdout).toContain(`money       $0; ${free}\n`)
+    expect((await cli("runs", "show", runId, "--handoff", ...store)).stdout).toContain(free)
+    const asked = await cli("run", ...module("asker"), ...store, "Pay.")
+    expect(asked.stderr).toContain(`  it used $0: ${free}\n`)
+  })
+})
+
 describe("a run in memory", () => {
   it("is said to end with its process, and has no way to go on", async () => {
     const ask = ["run", ...waiter, "--store", "memory", "--max-time", "1s", "Wait."]
