@@ -121,12 +121,22 @@ const handoff = ({ toolResults }: Scripted.Transcript): Scripted.Reply => {
   )
 }
 
+const needed = ["list_files", "scan_archive"]
+
+/** What is said to an agent that is none of the log analyst's kind. */
+const elsewhere = (tools: ReadonlyArray<string>): Scripted.Reply =>
+  Scripted.text(
+    `I am a script that searches files with ${needed.join(" and ")}, and this agent has ${tools.length === 0 ? "no tools" : `other tools (${tools.join(", ")})`}. LLM_MODEL=plan answers whatever it is asked.`
+  )
+
 /** The script: lists the files, then searches them for the word that the task is about, or deletes the one it names. */
 export const script: Scripted.Script = Scripted.make(name, (_, transcript) => {
   if (/\bWrite a handoff\b/.test(transcript.task)) return handoff(transcript)
   // Counted from the last question, so that a run which was resumed with a message begins anew.
   const since = transcript.messages.findLastIndex((message) => message.role === "user")
   const turn = transcript.messages.slice(since).filter((message) => message.role === "assistant").length
+  if (turn === 0 && !needed.every((tool) => transcript.tools.includes(tool)))
+    return elsewhere(transcript.tools)
   if (turn === 0) return Scripted.call("list_files", {})
   return turn === 1 ? second(transcript) : third(transcript)
 })

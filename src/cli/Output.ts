@@ -113,6 +113,9 @@ const messageOf = (error: unknown): string => {
 /** What was thrown or failed with, be it an error or not, on one line. */
 export const sentenceOf = (error: unknown): string => oneLine(messageOf(error))
 
+// One tag for whatever exit code 2 stands for, however it was found out.
+const wrongUsage = "UsageError"
+
 const tagOf = (error: unknown): string =>
   typeof error === "object" && error !== null && "_tag" in error && typeof error._tag === "string"
     ? error._tag
@@ -161,7 +164,7 @@ export const settle = <R>(
       if (CliError.isCliError(error)) {
         const sentence = usageSentence(error)
         // `checkrein runs` alone is answered with its help, which the presenter has printed.
-        const said = sentence === "" ? Effect.void : failed(json, tagOf(error), sentence)
+        const said = sentence === "" ? Effect.void : failed(json, wrongUsage, sentence)
         return Effect.as(said, exitCodes.usage)
       }
       return Effect.as(failed(json, tagOf(error), sentenceOf(error)), codeOf(error))

@@ -4,7 +4,7 @@
 import * as Effect from "effect/Effect"
 import * as Audit from "../testing/Audit.ts"
 import * as Output from "./Output.ts"
-import * as Store from "./Store.ts"
+import * as StoredRun from "./StoredRun.ts"
 
 /** What `checkrein runs audit` was given. */
 export interface Input {
@@ -47,4 +47,4 @@ export const audit = ({ id, json, store }: Input) =>
     const report = yield* Audit.run(id)
     yield* Output.result(json, { ...report }, screen(report))
     if (report.findings.length > 0) return yield* Output.quit(Output.exitCodes.stopped)
-  }).pipe(Effect.provide(Store.existing(store)))
+  }).pipe(StoredRun.inStore(store))

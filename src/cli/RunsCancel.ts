@@ -7,7 +7,6 @@ import * as Agent from "../Agent.ts"
 import { RunStore, type RunSummary } from "../store/RunStore.ts"
 import * as Ending from "./Ending.ts"
 import * as Output from "./Output.ts"
-import * as Store from "./Store.ts"
 import * as StoredRun from "./StoredRun.ts"
 
 /** What `checkrein runs cancel` was given. */
@@ -63,4 +62,4 @@ export const cancel = (input: Input) =>
     const { status } = after
     const text = `Run ${Output.plain(id)} has stopped: ${Output.plain(Ending.standing(after))}`
     yield* Output.result(json, { runId: id, cancelled: after.reason === "cancelled", status }, text)
-  }).pipe(Effect.provide(Store.existing(input.store)))
+  }).pipe(StoredRun.inStore(input.store))

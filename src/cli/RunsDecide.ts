@@ -12,7 +12,6 @@ import * as AgentOf from "./AgentOf.ts"
 import * as Ending from "./Ending.ts"
 import * as Output from "./Output.ts"
 import * as Resume from "./RunsResume.ts"
-import * as Store from "./Store.ts"
 import * as StoredRun from "./StoredRun.ts"
 
 /** What these commands share. */
@@ -145,7 +144,7 @@ export const approve = (input: Input & { readonly args: Option.Option<string> })
     yield* Agent.decide(call, Agent.approve(args === undefined ? {} : { args }), { by: yield* byWhom(input) })
     const recorded = args === undefined ? "approved" : "approved with other arguments"
     yield* afterwards(input, about(call, recorded))
-  }).pipe(Effect.provide(Store.existing(input.store)))
+  }).pipe(StoredRun.inStore(input.store))
 
 /** Rejects a call; the model is told the reason. */
 export const reject = (input: Input & { readonly reason: Option.Option<string> }) =>
@@ -156,7 +155,7 @@ export const reject = (input: Input & { readonly reason: Option.Option<string> }
     yield* ready(input)
     yield* Agent.decide(call, Agent.reject(Option.getOrUndefined(input.reason)), { by: yield* byWhom(input) })
     yield* afterwards(input, about(call, "rejected"))
-  }).pipe(Effect.provide(Store.existing(input.store)))
+  }).pipe(StoredRun.inStore(input.store))
 
 /** Answers the question of a run, or of one that it has started. */
 export const answer = (input: Said & { readonly text: string }) =>
@@ -171,7 +170,7 @@ export const answer = (input: Said & { readonly text: string }) =>
     yield* Agent.answer(runId, input.text, { by: yield* byWhom(input) })
     const said = `the answer to ${JSON.stringify(text)}`
     yield* afterwards(input, { runId, callId, recorded: "answered", text: said })
-  }).pipe(Effect.provide(Store.existing(input.store)))
+  }).pipe(StoredRun.inStore(input.store))
 
 /** Says what became of a call of unknown outcome. */
 export const resolve = (
@@ -190,4 +189,4 @@ export const resolve = (
     yield* ready(input)
     yield* Agent.resolve(call, resolution, { by: yield* byWhom(input) })
     yield* afterwards(input, about(call, input.outcome.replaceAll("-", " ")))
-  }).pipe(Effect.provide(Store.existing(input.store)))
+  }).pipe(StoredRun.inStore(input.store))

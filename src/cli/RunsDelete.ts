@@ -1,5 +1,5 @@
 /**
- * `checkrein runs delete`: deletes a run, or all that nothing has happened to for long, with everything that is stored
+ * `checkrein runs delete`: deletes a run, or many by their age and what they are, with everything that is stored
  * of them.
  */
 import * as Duration from "effect/Duration"
@@ -9,13 +9,14 @@ import type { RunStatus } from "../run/RunEvent.ts"
 import { deleteOlderThan, RunStore } from "../store/RunStore.ts"
 import * as Ending from "./Ending.ts"
 import * as Output from "./Output.ts"
-import * as Store from "./Store.ts"
 import * as StoredRun from "./StoredRun.ts"
 
 /** What `checkrein runs delete` was given. */
 export interface Input {
   readonly id: Option.Option<string>
   readonly olderThan: Option.Option<number>
+  /** Of any age. */
+  readonly all: boolean
   readonly status: Option.Option<RunStatus>
   readonly of: Option.Option<string>
   readonly tag: Option.Option<string>
@@ -51,24 +52,28 @@ const deleteOld = (ms: number, { of, status, tag }: Input) =>
 
 /** What is to be deleted, if that is clear: one run, or those that are old. */
 const chosen = (input: Input) => {
-  const { id, of, olderThan, status, tag } = input
+  const { all, id, of, olderThan, status, tag } = input
   const usage = (message: string) => Effect.fail(new Output.UsageError({ message }))
   if (Option.isSome(id)) {
     const isFiltered = [olderThan, of, status, tag].some((flag) => Option.isSome<unknown>(flag))
-    return isFiltered
-      ? usage("an ID deletes that run, and the flags choose among old ones: use one of them")
+    return isFiltered || all
+      ? usage("an ID deletes that run, and the flags choose among many: use one of them")
       : Effect.succeed(deleteOne(id.value, input))
   }
-  return Option.isSome(olderThan)
-    ? Effect.succeed(deleteOld(olderThan.value, input))
-    : usage("which runs? Name the ID of one, or with --older-than the age of many")
+  if (Option.isSome(olderThan))
+    return all
+      ? usage("--older-than names an age, and --all any: use one of them")
+      : Effect.succeed(deleteOld(olderThan.value, input))
+  return all
+    ? Effect.succeed(deleteOld(0, input))
+    : usage("which runs? Name the ID of one, or of many the age with --older-than; --all is any age")
 }
 
 /** Deletes a run, or those that are old. */
 export const remove = (input: Input) =>
   Effect.gen(function* () {
     const deleting = yield* chosen(input)
-    const deleted = yield* Effect.provide(deleting, Store.existing(input.store))
+    const deleted = yield* StoredRun.inStore(input.store)(deleting)
     const [only] = deleted
     const text =
       deleted.length === 1 && only !== undefined

@@ -114,6 +114,10 @@ export const remove = Command.make(
   {
     id: id.pipe(Argument.optional),
     olderThan: age("older-than", "All runs that nothing has happened to for longer than this, such as 30d"),
+    all: Flag.Boolean("all").pipe(
+      Flag.withDescription("All runs that the other flags name, of any age"),
+      Flag.withDefault(false)
+    ),
     ...filters,
     ...common
   },
@@ -124,7 +128,7 @@ export const remove = Command.make(
     )
 ).pipe(
   Command.withDescription(
-    "Deletes runs for good: all that is stored of them, and the runs that their sub-agents have had. One by its ID, or all that are old, and of those only the ones that the other flags name. A run that is being driven is never deleted."
+    "Deletes runs for good: all that is stored of them, and the runs that their sub-agents have had. One by its ID, or all that are old, or all of any age, and of those only the ones that the other flags name. A run that is being driven is never deleted."
   ),
   Command.withShortDescription("Delete runs"),
   Command.withExamples([
@@ -135,6 +139,10 @@ export const remove = Command.make(
     {
       command: "checkrein runs delete --older-than 30d --status completed",
       description: "What has its answer, and nobody has touched for a month"
+    },
+    {
+      command: "checkrein runs delete --tag acme --all",
+      description: "All that was started for one customer"
     }
   ])
 )

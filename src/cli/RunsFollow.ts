@@ -16,7 +16,6 @@ import * as AgentOf from "./AgentOf.ts"
 import * as Drive from "./Drive.ts"
 import * as Ending from "./Ending.ts"
 import * as Output from "./Output.ts"
-import * as Store from "./Store.ts"
 import * as StoredRun from "./StoredRun.ts"
 
 /** What `checkrein runs show --follow` was given. */
@@ -82,4 +81,4 @@ export const follow = ({ agent, id, json, store: storeName }: Input) =>
     if (state.status === "completed") return
     yield* Output.note(Ending.told(state, where))
     yield* Output.quit(Output.exitCodes.stopped)
-  }).pipe(Effect.provide(Store.existing(storeName)))
+  }).pipe(StoredRun.inStore(storeName))

@@ -11,7 +11,7 @@ import { RunStore, type RunSummary } from "../store/RunStore.ts"
 import { words } from "./Ending.ts"
 import * as Output from "./Output.ts"
 import * as ShellWords from "./ShellWords.ts"
-import * as Store from "./Store.ts"
+import * as StoredRun from "./StoredRun.ts"
 
 /** What `checkrein runs list` was given. */
 export interface Input {
@@ -91,4 +91,4 @@ export const list = ({ json, limit, store: where, ...wanted }: Input) =>
       yield* Output.note(
         `${limit === 1 ? "One run is" : `At most ${limit} runs are`} shown: --limit shows more, and --after ${ShellWords.quoted(last.runId)} the next ones.`
       )
-  }).pipe(Effect.provide(Store.existing(where)))
+  }).pipe(StoredRun.inStore(where))

@@ -20,7 +20,7 @@ import * as Output from "./Output.ts"
 import * as Recovery from "./Recovery.ts"
 import { limitHint } from "./Run.ts"
 import type * as Resume from "./RunsResume.ts"
-import * as Store from "./Store.ts"
+import * as StoredRun from "./StoredRun.ts"
 
 /** What `checkrein runs recover` was given. */
 export interface Input extends Resume.Driving {
@@ -134,4 +134,4 @@ export const recover = (input: Input) =>
       Effect.onInterrupt(() => Effect.ignore(tell))
     )
     yield* tell
-  }).pipe(Effect.scoped, Effect.provide(Store.existing(input.store)))
+  }).pipe(Effect.scoped, StoredRun.inStore(input.store))

@@ -13,7 +13,6 @@ import * as LimitFlags from "./LimitFlags.ts"
 import * as Models from "./Models.ts"
 import * as Output from "./Output.ts"
 import { limitHint } from "./Run.ts"
-import * as Store from "./Store.ts"
 import * as StoredRun from "./StoredRun.ts"
 
 /** With what a run is driven on. */
@@ -90,4 +89,4 @@ export const resume = (input: Input) =>
   }).pipe(Effect.mapError(limitHint(input)))
 
 /** Resumes a run. */
-export const resumeStored = (input: Input) => resume(input).pipe(Effect.provide(Store.existing(input.store)))
+export const resumeStored = (input: Input) => resume(input).pipe(StoredRun.inStore(input.store))

@@ -112,7 +112,7 @@ export const resolve = Command.make(
     ...deciding,
     call: Argument.String("call").pipe(Argument.withDescription("The call's id")),
     outcome: Argument.Literals("outcome", ["happened", "did-not-happen"]).pipe(
-      Argument.withDescription("What became of it")
+      Argument.withDescription("What became of it: happened or did-not-happen")
     ),
     result: Flag.String("result").pipe(
       Flag.withMetavar("TEXT"),

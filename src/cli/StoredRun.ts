@@ -5,8 +5,10 @@ import * as Data from "effect/Data"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Schedule from "effect/Schedule"
-import { LeaseTime, RunStore, type RunStoreError } from "../store/RunStore.ts"
+import { LeaseTime, RunNotFound, RunStore, type RunStoreError } from "../store/RunStore.ts"
 import * as Ending from "./Ending.ts"
+import * as Output from "./Output.ts"
+import * as Store from "./Store.ts"
 
 /** The run at the top of a tree of runs: what is resumed when something below it was decided. */
 export const rootOf = Effect.fnUntraced(function* (runId: string) {
@@ -15,6 +17,26 @@ export const rootOf = Effect.fnUntraced(function* (runId: string) {
   while (summary.parent !== undefined) summary = yield* store.summary(summary.parent.runId)
   return summary
 })
+
+/** There is no such run where it was looked for. Its tag is that of the failure it stands for. */
+export class NoSuchRun extends Data.TaggedError("RunNotFound")<{
+  readonly message: string
+}> {}
+
+/** Gives a command about runs the store that is named; a run that is not in it is said not to be in that one. */
+export const inStore =
+  (where: string) =>
+  <A, E, R>(effect: Effect.Effect<A, E, R>) =>
+    effect.pipe(
+      Effect.mapError((error) =>
+        error instanceof RunNotFound
+          ? new NoSuchRun({
+              message: `there is no run ${error.runId} in the store ${Store.shown(where)}: see \`${Output.self} runs list${Store.repeated(where)}\``
+            })
+          : error
+      ),
+      Effect.provide(Store.existing(where))
+    )
 
 /** Another process drives the run. Its tag is that of the failure it stands for. */
 export class Driven extends Data.TaggedError("RunBusy")<{

@@ -42,13 +42,13 @@ const stops: ReadonlyArray<Stop> = [
     options: { limits: { turns: unlimited, usd: 0.005 } }
   },
   {
-    title: "4. interrupted: it waits for a decision",
+    title: "4 a. interrupted: it waits for a decision",
     why: "The model wants to delete a file, which waits for a person.",
     scenario: "destructive",
     options: {}
   },
   {
-    title: "4. interrupted: somebody pressed Stop",
+    title: "4 b. interrupted: somebody pressed Stop",
     why: "A slow tool, and somebody who presses Stop after 1.2 s.",
     scenario: "slow",
     options: { stopAfter: "1200 millis" }

@@ -185,7 +185,9 @@ Postgres.describePostgres("--store postgres://…", () => {
         expect(stderr).toMatch(/^checkrein: there are no runs in the database postgres:\/\/\S+PASSWORD@\S+: /)
       }
       yield* run("How many files are there?")
-      expect((yield* cli("runs", "show", "r")).stderr).toBe("checkrein: there is no run r in this store")
+      expect((yield* cli("runs", "show", "r")).stderr).toMatch(
+        /^checkrein: there is no run r in the store postgres:\/\/\S+PASSWORD@\S+: see `checkrein runs list --store 'postgres:\/\/\S+PASSWORD@/
+      )
     })
   )
 

@@ -127,8 +127,13 @@ describe("checkrein run", () => {
       }
     })
     const usage = await cli("run", "--json", "--nope", "x")
-    expect(parsed(usage).error.message).toContain("--nope")
-    expect([wrong.code, usage.code]).toEqual([1, 2])
+    expect(parsed(usage).error).toEqual({
+      tag: "UsageError",
+      message: expect.stringContaining("--nope")
+    })
+    const empty = await cli("run", "--json", ...store, " ")
+    expect(parsed(empty).error.tag).toBe("UsageError")
+    expect([wrong.code, usage.code, empty.code]).toEqual([1, 2, 2])
   })
 
   it("keeps nothing of a run in memory", async () => {

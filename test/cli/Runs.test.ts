@@ -4,7 +4,7 @@ import * as Ending from "../../src/cli/Ending.ts"
 import { age, table } from "../../src/cli/RunsList.ts"
 import * as Store from "../../src/cli/Store.ts"
 import { call, tools as kinds, ran, started, stateOf, stopped, turn } from "../run/events.ts"
-import { agentModule, cli, parsed, withoutEndpoint, workshop } from "./support.ts"
+import { agentModule, cli, noRun, parsed, withoutEndpoint, workshop } from "./support.ts"
 
 const tools = (callId: string, path: string) => call(kinds.read, callId, { path })
 
@@ -145,7 +145,7 @@ describe("checkrein runs show", () => {
     for (const command of ["show", "approve", "resume", "cancel"]) {
       const ended = await runs(command, "nope")
       expect([command, ended.code, ended.stdout]).toEqual([command, 1, ""])
-      expect(ended.stderr).toBe("checkrein: there is no run nope in this store")
+      expect(ended.stderr).toBe(noRun("nope", path("nobody.db")))
     }
   })
 })
@@ -272,7 +272,7 @@ describe("what a run is told with", () => {
     const { start, store } = scene("dashes")
     await start("How many files?")
     const ended = await cli("runs", "approve", ...store, "--", "-r", "\u001b[2J")
-    expect([ended.code, ended.stderr]).toEqual([1, "checkrein: there is no run -r in this store"])
+    expect([ended.code, ended.stderr]).toEqual([1, noRun("-r", path("dashes.db"))])
   })
 })
 

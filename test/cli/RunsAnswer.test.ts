@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest"
-import { cli, module, parsed, withoutEndpoint, workshop } from "./support.ts"
+import { cli, module, noRun, parsed, withoutEndpoint, workshop } from "./support.ts"
 
 const { path } = workshop()
 withoutEndpoint()
@@ -62,6 +62,6 @@ describe("checkrein runs answer", () => {
     const without = await runs("answer", runId)
     expect([without.code, without.stdout]).toEqual([2, ""])
     const unknown = await runs("answer", "nope", "x")
-    expect([unknown.code, unknown.stderr]).toEqual([1, "checkrein: there is no run nope in this store"])
+    expect([unknown.code, unknown.stderr]).toEqual([1, noRun("nope", path("empty.db"))])
   })
 })

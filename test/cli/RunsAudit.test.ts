@@ -1,7 +1,7 @@
 import { mkdirSync, writeFileSync } from "node:fs"
 import { DatabaseSync } from "node:sqlite"
 import { describe, expect, it } from "vitest"
-import { cli, parsed, withoutEndpoint, workshop } from "./support.ts"
+import { cli, noRun, parsed, withoutEndpoint, workshop } from "./support.ts"
 
 const { path } = workshop()
 withoutEndpoint()
@@ -68,7 +68,7 @@ describe("checkrein runs audit", () => {
     expect(await audit("nope")).toEqual({
       code: 1,
       stdout: "",
-      stderr: "checkrein: there is no run nope in this store"
+      stderr: noRun("nope", path("gone.db"))
     })
     tamper("gone", "turn", '"usage"', '"usages"')
     const unreadable = await audit(runId)

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest"
 import { aged, completed, various } from "./agedRuns.ts"
-import { cli, elsewhere, module, parsed, withoutEndpoint, workshop } from "./support.ts"
+import { cli, elsewhere, module, noRun, parsed, withoutEndpoint, workshop } from "./support.ts"
 
 const { path } = workshop()
 withoutEndpoint()
@@ -13,7 +13,7 @@ describe("checkrein runs delete", () => {
     expect(await listed()).toEqual(["fresh", "week", "open", "year"])
     for (const verb of ["show", "delete"]) {
       const gone = await command(verb, "month")
-      expect([gone.code, gone.stderr]).toEqual([1, "checkrein: there is no run month in this store"])
+      expect([gone.code, gone.stderr]).toEqual([1, noRun("month", path("one.db"))])
     }
   })
 
@@ -27,6 +27,14 @@ describe("checkrein runs delete", () => {
     const { command } = await aged(path("counted.db"), various)
     expect((await command("delete", "--older-than", "30d")).stdout).toBe("Deleted 3 runs.")
     expect((await command("delete", "--older-than", "30d")).stdout).toBe("Deleted 0 runs.")
+  })
+
+  it("deletes runs of any age only if it is told so", async () => {
+    const { command, deleted, listed } = await aged(path("all.db"), various)
+    expect((await command("delete", "--tag", "acme")).code).toBe(2)
+    expect((await deleted("--tag", "acme", "--all")).sort()).toEqual(["fresh", "month"])
+    expect(await listed()).toEqual(["week", "open", "year"])
+    expect(await deleted("--all")).toHaveLength(3)
   })
 
   it("keeps an old run to which something has happened since", async () => {
@@ -53,10 +61,12 @@ describe("checkrein runs delete", () => {
   it("wants to know what to delete, and nothing that it does not understand", async () => {
     const { command, listed } = await aged(path("usage.db"), various)
     const cases = [
-      [[], "which runs? Name the ID of one, or with --older-than the age of many"],
+      [[], "which runs? Name the ID of one, or of many the age with --older-than; --all is any age"],
       [["--status", "completed"], "which runs?"],
       [["month", "--older-than", "30d"], "use one of them"],
       [["month", "--tag", "acme"], "use one of them"],
+      [["month", "--all"], "use one of them"],
+      [["--older-than", "30d", "--all"], "use one of them"],
       [["--older-than", "long"], 'Expected an age such as 12h, 30d or "2 weeks", got long']
     ] as const
     for (const [args, problem] of cases) {

@@ -5,6 +5,7 @@ import {
   elsewhere,
   forgetTheDead,
   module,
+  noRun,
   parsed,
   Running,
   withoutEndpoint,
@@ -132,7 +133,7 @@ describe("checkrein runs show --follow", () => {
     expect((await cli("runs", "delete", runId, ...store)).code).toBe(0)
     const ended = await watching
     expect(ended.code).toBe(1)
-    expect(ended.stderr).toContain(`checkrein: there is no run ${runId} in this store`)
+    expect(ended.stderr).toContain(noRun(runId, path("runs.db")))
   })
 
   it("watches a child too, and names the run at the top in the way to go on", async () => {
@@ -152,7 +153,7 @@ describe("checkrein runs show --follow", () => {
         "checkrein: --follow shows what happens, and --events, --full and --handoff how the run stands: use one of them"
       )
     }
-    expect((await follow("nope")).stderr).toBe("checkrein: there is no run nope in this store")
+    expect((await follow("nope")).stderr).toBe(noRun("nope", path("runs.db")))
   })
 
   it("is silent about progress that nobody stored, and waits with a tool that takes long", async () => {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest"
 import { aged, various } from "./agedRuns.ts"
-import { cli, parsed, withoutEndpoint, workshop } from "./support.ts"
+import { cli, noRun, parsed, withoutEndpoint, workshop } from "./support.ts"
 
 const { path } = workshop()
 withoutEndpoint()
@@ -26,7 +26,7 @@ describe("checkrein runs list", () => {
     expect(await listed("--limit", "2", "--after", "week")).toEqual(["month", "open"])
     expect(await listed("--after", "open")).toEqual(["year"])
     const unknown = await command("list", "--after", "nobody")
-    expect([unknown.code, unknown.stderr]).toEqual([1, "checkrein: there is no run nobody in this store"])
+    expect([unknown.code, unknown.stderr]).toEqual([1, noRun("nobody", path("pages.db"))])
   })
 
   it("has a column of tags where there are any", async () => {

@@ -223,7 +223,8 @@ describe("checkrein without arguments", () => {
         "1. completed",
         "2. max_turns_exceeded",
         "3. budget_exceeded",
-        "4. interrupted",
+        "4 a. interrupted",
+        "4 b. interrupted",
         "5. failed"
       ]) {
         expect(stdout).toContain(title)

@@ -138,6 +138,10 @@ export const elsewhere = async (
   return { running, runId }
 }
 
+/** What is said of a run that is not in the store of that file. */
+export const noRun = (runId: string, file: string): string =>
+  `checkrein: there is no run ${runId} in the store ${file}: see \`checkrein runs list --store ${file}\``
+
 /** Ends what processes that have died hold in a store on SQLite: as if a quarter of a minute had gone by. */
 export const forgetTheDead = (file: string): void => {
   const database = new DatabaseSync(file)
