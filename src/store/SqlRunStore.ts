@@ -1,6 +1,6 @@
 /**
- * A `RunStore` over effect's `SqlClient`. It makes its own tables, all named `checkrein_…`, so it may share a database
- * with yours; it must not share a transaction.
+ * A `RunStore` over effect's `SqlClient`, on SQLite or on Postgres. It makes its own tables, all named `checkrein_…`, so
+ * it may share a database with yours; it must not share a transaction.
  *
  * A run is a row with its summary, its events and its inbox. An append moves the row from one event number to the
  * next, and only if it still has the number that the writer expects: this is what keeps a second writer out.
