@@ -26,7 +26,7 @@ export const onEveryStore = (body: (check: Check, store: StoreName) => void): vo
   )
 
 /** How many examples a property is tried on: a database takes its time. */
-export const examples: { readonly [S in StoreName]: number } = { memory: 30, SQLite: 4, Postgres: 3 }
+export const examples: { readonly [S in StoreName]: number } = { memory: 20, SQLite: 3, Postgres: 2 }
 
 /** Tries a property on so many examples; one that fails is made smaller before it is told. */
 export const forAny = <A, E, R>(
