@@ -12,11 +12,11 @@ import * as Schema from "effect/Schema"
 import { Agent, type RunStore, ToolFailure } from "../../src/index.ts"
 import * as Scripted from "../../src/provider/Scripted.ts"
 import { usage } from "./plans.ts"
-import { examples, expectLawful, forAny, journal, of, onEveryStore, summary } from "./support.ts"
+import { examples, expectLawful, forAny, journal, of, onTwoStores, summary } from "./support.ts"
 
 const nameAt = 3
 const stopAt = 5
-const cap = 60
+const cap = 24
 
 const parameters = Schema.Struct({ a: Schema.Int, b: Schema.Int })
 const options = { parameters, success: Schema.String, failure: ToolFailure.ToolFailure }
@@ -58,7 +58,7 @@ const situations = Arbitrary.all({
   handedOn: Arbitrary.schema(Schema.Boolean)
 })
 
-onEveryStore((check, store) => {
+onTwoStores((check, store) => {
   check("whatever the calls of the circle, it is named to the model, and then stopped", function* () {
     let run = 0
     yield* forAny(situations, examples[store], ({ circle, handedOn, together }) =>

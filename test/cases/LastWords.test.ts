@@ -13,8 +13,7 @@ import * as Schema from "effect/Schema"
 import * as TestClock from "effect/testing/TestClock"
 import { Agent, CurrentCall, Handoff, type Limits, PriceBook, RunStore, ToolPolicy } from "../../src/index.ts"
 import * as Scripted from "../../src/provider/Scripted.ts"
-import { describeStores } from "../store/stores.ts"
-import { expectLawful, journal, of, summary } from "./support.ts"
+import { expectLawful, journal, of, onTwoStores, summary } from "./support.ts"
 
 /** Ten cents and 15 tokens for each turn. */
 const usage = { promptTokens: 10, completionTokens: 5 }
@@ -93,12 +92,7 @@ const inTime = <A, E, R>(
     return yield* Fiber.join(fiber)
   })
 
-describeStores((store) => {
-  const check = (
-    name: string,
-    body: () => Generator<Effect.Effect<unknown, unknown, RunStore.RunStore>, void, never>
-  ) => it.effect(name, () => Effect.provide(Effect.gen(body), store))
-
+onTwoStores((check) => {
   check(
     "a run at any of its caps hands over what it has, and goes on from there when it gets more",
     function* () {
@@ -159,4 +153,4 @@ describeStores((store) => {
       }
     }
   })
-})
+}, it.effect)

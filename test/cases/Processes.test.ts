@@ -19,7 +19,7 @@ import { expectLawful, journal, of, summary } from "./support.ts"
 import { answerAll, untilFree } from "./tab.ts"
 
 const script = new URL("./elsewhere.ts", import.meta.url)
-const leaseSeconds = 3
+const leaseSeconds = 2
 
 /** A file in which processes write what they do, and a process that does. */
 const world = Effect.fnUntraced(function* (at: string) {

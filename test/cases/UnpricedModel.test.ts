@@ -13,7 +13,7 @@ import { Agent, PriceBook, RunHost, type RunStore } from "../../src/index.ts"
 import * as Scripted from "../../src/provider/Scripted.ts"
 import * as MemoryBudgetPool from "../../src/store/MemoryBudgetPool.ts"
 import { usage } from "./plans.ts"
-import { expectLawful, journal, of, onEveryStore, summary } from "./support.ts"
+import { expectLawful, journal, of, onTwoStores, summary } from "./support.ts"
 
 /** A dollar for each turn of ten tokens in and five out. */
 const Prices = PriceBook.layer({ known: { input: 0, output: 200_000 }, dear: { input: 0, output: 400_000 } })
@@ -36,7 +36,7 @@ const free = Agent.make("spender", { limits: { time: "1 hour" } })
 /** What a refusal has to say. */
 const refusal = { _tag: "UnpricedModel", agent: "spender", model: "mystery-1" }
 
-onEveryStore((check) => {
+onTwoStores((check) => {
   check(
     "a run with a limit of money is refused by its model's name, before anything is sent or stored",
     function* () {

@@ -1,11 +1,15 @@
 /** What the cases share: a test on every store, runs that are taken up until they end, and properties. */
-import { expect, it } from "@effect/vitest"
+import { join } from "node:path"
+import { describe, expect, it } from "@effect/vitest"
 import * as Arbitrary from "effect/Arbitrary"
 import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
+import type * as Layer from "effect/Layer"
 import type * as Scope from "effect/Scope"
-import { Agent, type RunEvent, type RunExit, RunStore } from "../../src/index.ts"
+import { Agent, MemoryRunStore, type RunEvent, type RunExit, RunStore } from "../../src/index.ts"
+import * as NodeSqlite from "../../src/store/NodeSqlite.ts"
 import * as Audit from "../../src/testing/Audit.ts"
+import { inFolder } from "../store/folders.ts"
 import { describeStores } from "../store/stores.ts"
 import { type Plan, type Planner, taskOf } from "./plans.ts"
 
@@ -19,11 +23,26 @@ export type Check = (
 
 export type StoreName = "memory" | "SQLite" | "Postgres"
 
+type Store = Layer.Layer<RunStore.RunStore, RunStore.RunStoreError>
+
+type Body = (check: Check, store: StoreName) => void
+
+const on = (layer: Store, store: StoreName, body: Body, run: typeof it.live | typeof it.effect = it.live) =>
+  body((name, test) => run(name, () => Effect.provide(Effect.gen(test), layer)), store)
+
 /** Describes the same for every store. */
-export const onEveryStore = (body: (check: Check, store: StoreName) => void): void =>
-  describeStores((layer, store) =>
-    body((name, test) => it.live(name, () => Effect.provide(Effect.gen(test), layer)), store)
-  )
+export const onEveryStore = (body: Body): void => describeStores((layer, store) => on(layer, store, body))
+
+const sqlite: Store = inFolder((folder) => NodeSqlite.runStore(join(folder, "runs.db")))
+
+/**
+ * Describes the same for a store that keeps what it is given, and for one that has to write and read it; on the real
+ * clock, or with `it.effect` on the test clock.
+ */
+export const onTwoStores = (body: Body, run: typeof it.live | typeof it.effect = it.live): void => {
+  describe("memory", () => on(MemoryRunStore.layer, "memory", body, run))
+  describe("SQLite", () => on(sqlite, "SQLite", body, run))
+}
 
 /** How many examples a property is tried on: a database takes its time. */
 export const examples: { readonly [S in StoreName]: number } = { memory: 20, SQLite: 3, Postgres: 2 }
