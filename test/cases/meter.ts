@@ -176,7 +176,10 @@ export type Check = (
 /** Describes the same for every store, with its traffic counted. */
 export const onEveryMeteredStore = (body: (check: Check, store: StoreName) => void): void => {
   const on = (store: StoreName, layer: Layer.Layer<RunStore.RunStore | Meter>) => () =>
-    body((name, test) => it.live(name, () => Effect.provide(Effect.gen(test), layer)), store)
+    body(
+      (name, test) => it.live(name, () => Effect.provide(Effect.gen(test), layer), { concurrent: true }),
+      store
+    )
   const sqlite = inFolder((folder) =>
     onClient(NodeSqlite.layer({ filename: join(folder, "runs.db"), synchronous: "normal" }))
   )

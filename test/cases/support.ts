@@ -27,8 +27,9 @@ type Store = Layer.Layer<RunStore.RunStore, RunStore.RunStoreError>
 
 type Body = (check: Check, store: StoreName) => void
 
+// Side by side: what waits for a disk or a server waits together.
 const on = (layer: Store, store: StoreName, body: Body, run: typeof it.live | typeof it.effect = it.live) =>
-  body((name, test) => run(name, () => Effect.provide(Effect.gen(test), layer)), store)
+  body((name, test) => run(name, () => Effect.provide(Effect.gen(test), layer), { concurrent: true }), store)
 
 /** Describes the same for every store. */
 export const onEveryStore = (body: Body): void => describeStores((layer, store) => on(layer, store, body))
