@@ -9,6 +9,8 @@ export default defineConfig({
   test: {
     include: ["test/**/*.test.ts"],
     globalSetup: ["test/store/postgresServer.ts"],
+    // One more than there are processors on a small machine: many of these tests wait for a process or a lease to end.
+    maxWorkers: 3,
     testTimeout: 30_000
   }
 })
