@@ -96,6 +96,8 @@ const open = (options: Options): DatabaseSync => {
     enableForeignKeyConstraints: true
   })
   try {
+    // Of a new file: a table or an index takes a page at least, and there are some twenty of them.
+    db.exec("PRAGMA page_size = 2048")
     db.exec("PRAGMA journal_mode = WAL")
     db.exec(`PRAGMA synchronous = ${options.synchronous === "normal" ? "NORMAL" : "FULL"}`)
     // On macOS an ordinary fsync leaves the data in the drive's cache.
