@@ -28,7 +28,8 @@ import {
   type RunNotFound,
   RunStore,
   type RunStoreError,
-  type RunSummary
+  type RunSummary,
+  rootOf
 } from "./store/RunStore.ts"
 
 /** The host was not given an agent of this name. */
@@ -281,12 +282,6 @@ const make = Effect.fnUntraced(function* <
     })
   )
 
-  /** A sub-agent's run goes on with the run that has started it. */
-  const rootOf: (runId: string) => Effect.Effect<RunSummary, RunNotFound | RunStoreError> = (runId) =>
-    Effect.flatMap(store.summary(runId), (summary) =>
-      summary.parent === undefined ? Effect.succeed(summary) : rootOf(summary.parent.runId)
-    )
-
   const recover = Effect.gen(function* () {
     const taken: Array<string> = []
     let before: RunSummary | undefined
@@ -315,7 +310,7 @@ const make = Effect.fnUntraced(function* <
     attach: (runId, from) => Stream.takeUntil(store.watch(runId, from), ({ type }) => type === "run_stopped"),
     ended: (runId) =>
       Effect.gen(function* () {
-        const root = yield* rootOf(runId)
+        const root = yield* inStore(rootOf(runId))
         while (true) {
           const driver = drivers.get(root.runId)
           if (driver !== undefined) yield* Deferred.await(driver.done)
@@ -341,7 +336,7 @@ const make = Effect.fnUntraced(function* <
       }),
     resume: (runId, options = {}) =>
       Effect.gen(function* () {
-        const { agent: name, runId: root, seq, status } = yield* rootOf(runId)
+        const { agent: name, runId: root, seq, status } = yield* inStore(rootOf(runId))
         const agent = yield* agentOf(name)
         const how = { options, again: true }
         const driver = drivers.get(root)

@@ -7,7 +7,7 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import * as Agent from "../Agent.ts"
-import { RunStore, type RunSummary } from "../store/RunStore.ts"
+import { RunStore, type RunSummary, rootOf } from "../store/RunStore.ts"
 import * as AgentOf from "./AgentOf.ts"
 import * as Ending from "./Ending.ts"
 import * as Output from "./Output.ts"
@@ -66,7 +66,7 @@ const meant = (
  * stays so, and whoever asks for both wants both.
  */
 const ready = Effect.fnUntraced(function* (input: Said) {
-  if (input.resume) yield* AgentOf.ofRun(yield* StoredRun.rootOf(input.id), input.agent)
+  if (input.resume) yield* AgentOf.ofRun(yield* rootOf(input.id), input.agent)
 })
 
 /** What was recorded stays so although the run could not be resumed, for the reason in the message. */
@@ -93,7 +93,7 @@ interface Recorded {
 const afterwards = (input: Said, { callId, recorded, runId, text }: Recorded) =>
   Effect.gen(function* () {
     const store = yield* RunStore
-    const root = yield* StoredRun.rootOf(runId)
+    const root = yield* rootOf(runId)
     const { inbox } = yield* store.summary(runId)
     const before = (yield* store.inbox(runId, inbox)).filter(
       ({ command }) => command.type !== "cancel" && command.callId === callId

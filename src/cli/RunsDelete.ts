@@ -6,7 +6,7 @@ import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import type { RunStatus } from "../run/RunEvent.ts"
-import { deleteOlderThan, RunStore } from "../store/RunStore.ts"
+import { deleteOlderThan, RunStore, rootOf } from "../store/RunStore.ts"
 import * as Ending from "./Ending.ts"
 import * as Output from "./Output.ts"
 import * as StoredRun from "./StoredRun.ts"
@@ -26,7 +26,7 @@ export interface Input {
 
 const deleteOne = Effect.fnUntraced(function* (id: string, { store: where }: Input) {
   const store = yield* RunStore
-  const { runId: root } = yield* StoredRun.rootOf(id)
+  const { runId: root } = yield* rootOf(id)
   if (root !== id) {
     const message = `run ${id} was started by another run and is deleted with it: delete ${root}`
     return yield* new Output.CommandFailed({ message })

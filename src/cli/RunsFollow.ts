@@ -11,7 +11,7 @@ import * as Stream from "effect/Stream"
 import * as Agent from "../Agent.ts"
 import { pretty } from "../observe/Pretty.ts"
 import type { RunEvent } from "../run/RunEvent.ts"
-import { load, RunStore } from "../store/RunStore.ts"
+import { load, RunStore, rootOf } from "../store/RunStore.ts"
 import * as AgentOf from "./AgentOf.ts"
 import * as Drive from "./Drive.ts"
 import * as Ending from "./Ending.ts"
@@ -60,7 +60,7 @@ export const follow = ({ agent, id, json, store: storeName }: Input) =>
     const store = yield* RunStore
     const { seq, status } = yield* store.summary(id)
     const isLive = status === "running"
-    const root = yield* StoredRun.rootOf(id)
+    const root = yield* rootOf(id)
     const where: Ending.Where = {
       store: storeName,
       agent: yield* AgentOf.moduleFlag(root, agent),

@@ -5,7 +5,7 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Stream from "effect/Stream"
 import * as Agent from "../Agent.ts"
-import { RunBusy, RunStore, type RunSummary } from "../store/RunStore.ts"
+import { RunBusy, RunStore, type RunSummary, rootOf } from "../store/RunStore.ts"
 import * as AgentOf from "./AgentOf.ts"
 import * as Drive from "./Drive.ts"
 import type * as Ending from "./Ending.ts"
@@ -60,7 +60,7 @@ export const resume = (input: Input) =>
     const store = yield* RunStore
     const summary = yield* store.summary(input.id)
     if (summary.parent !== undefined) {
-      const root = yield* StoredRun.rootOf(input.id)
+      const root = yield* rootOf(input.id)
       const message = `run ${input.id} was started by another run and goes on with it: resume ${root.runId}`
       return yield* new Output.CommandFailed({ message })
     }

@@ -11,7 +11,7 @@ import { callsOf, type Message, textOf } from "../run/Message.ts"
 import type { RunEvent } from "../run/RunEvent.ts"
 import * as RunExit from "../run/RunExit.ts"
 import * as RunState from "../run/RunState.ts"
-import { load, RunStore } from "../store/RunStore.ts"
+import { load, RunStore, rootOf } from "../store/RunStore.ts"
 import * as AgentOf from "./AgentOf.ts"
 import * as Ending from "./Ending.ts"
 import * as HandoffScreen from "./HandoffScreen.ts"
@@ -196,7 +196,7 @@ export const show = (input: Input) =>
 const standing = (input: Input) =>
   Effect.gen(function* () {
     const { events, state } = yield* load(input.id)
-    const root = yield* StoredRun.rootOf(input.id)
+    const root = yield* rootOf(input.id)
     const said = yield* saidAbout(state)
     const now = yield* Clock.currentTimeMillis
     const where = {

@@ -10,14 +10,6 @@ import * as Ending from "./Ending.ts"
 import * as Output from "./Output.ts"
 import * as Store from "./Store.ts"
 
-/** The run at the top of a tree of runs: what is resumed when something below it was decided. */
-export const rootOf = Effect.fnUntraced(function* (runId: string) {
-  const store = yield* RunStore
-  let summary = yield* store.summary(runId)
-  while (summary.parent !== undefined) summary = yield* store.summary(summary.parent.runId)
-  return summary
-})
-
 /** There is no such run where it was looked for. Its tag is that of the failure it stands for. */
 export class NoSuchRun extends Data.TaggedError("RunNotFound")<{
   readonly message: string

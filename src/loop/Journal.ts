@@ -91,7 +91,8 @@ const needsPower = (body: Body, before: RunState.RunState | undefined): boolean 
 }
 
 /**
- * Takes up the pen for a run: a new one without `from`, or one whose stored state `from` is. Every stored event is handed to the listeners once it is safe.
+ * Takes up the pen for a run: a new one without `from`, or one whose stored state `from` is. Every stored event is handed
+ * to the listeners once it is safe.
  */
 export const make = Effect.fnUntraced(function* (
   runId: string,

@@ -47,6 +47,12 @@ export const converse = (job: Job, messages: ReadonlyArray<Message>): Conversati
   }
 })
 
+/** One attempt at a turn, as it is claimed. */
+interface Claimed extends PoolClaims.Claim {
+  readonly turn: number
+  readonly attempt: number
+}
+
 /** What came of one attempt: the parts that arrived, and the error that ended them. */
 interface Attempt {
   readonly parts: ReadonlyArray<Response.AnyPart>
@@ -225,7 +231,7 @@ const send = Effect.fnUntraced(function* (
   job: Job,
   journal: Journal,
   conversation: Conversation,
-  { attempt, turn }: PoolClaims.Attempt,
+  { attempt, turn }: Claimed,
   purpose: Limits.Purpose
 ) {
   const prompt = conversation.mirror.of(journal.state().messages)
@@ -318,7 +324,7 @@ const claimAndSend = Effect.fnUntraced(function* (
   job: Job,
   journal: Journal,
   conversation: Conversation,
-  one: PoolClaims.Attempt,
+  one: Claimed,
   note: string | undefined,
   purpose: Limits.Purpose
 ) {
@@ -341,7 +347,7 @@ const claimAndSend = Effect.fnUntraced(function* (
 const fromPool = Effect.fnUntraced(function* (
   job: Job,
   journal: Journal,
-  one: PoolClaims.Attempt,
+  one: Claimed,
   purpose: Limits.Purpose,
   attempt: ReturnType<typeof claimAndSend>
 ) {

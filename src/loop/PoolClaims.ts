@@ -10,19 +10,17 @@ import type { BudgetPoolError, Spent } from "../store/BudgetPool.ts"
 import { RunStoreError } from "../store/RunStore.ts"
 import type { Job } from "./Job.ts"
 
-/** One attempt at a model call. `seq` is the number of the event that claims it in the journal. */
-export interface Attempt {
+/** A model call that is claimed. `seq` is the number of the event that claims it in the journal. */
+export interface Claim {
   readonly runId: string
   readonly seq: number
-  readonly turn: number
-  readonly attempt: number
   readonly estimate: Estimate
 }
 
 type Refusable<R = never> = Effect.Effect<Limits.Exhausted | undefined, RunStoreError, R>
 
 // Not by turn and attempt: a turn that a provider could not give is asked for anew, from the first attempt on.
-const keyOf = ({ runId, seq }: Attempt): string => `${runId} model call ${seq}`
+const keyOf = ({ runId, seq }: Claim): string => `${runId} model call ${seq}`
 
 const tokensOf = ({ usage }: Pick<Estimate, "usage">): number => usage.promptTokens + usage.completionTokens
 
@@ -63,37 +61,37 @@ export const call = (
 export const turn = (
   job: Job,
   { limits }: RunState,
-  attempt: Attempt,
+  claim: Claim,
   purpose: Limits.Purpose
 ): Refusable<Scope.Scope> => {
   const { pool } = job
   if (pool === undefined) return Effect.undefined
   const worst =
     limits.money === "hold"
-      ? { usd: attempt.estimate.costUsd, tokens: tokensOf(attempt.estimate) }
+      ? { usd: claim.estimate.costUsd, tokens: tokensOf(claim.estimate) }
       : { usd: 0, tokens: 0 }
-  return refusable(job, attempt.runId, pool.hold({ key: keyOf(attempt), purpose, ...worst }))
+  return refusable(job, claim.runId, pool.hold({ key: keyOf(claim), purpose, ...worst }))
 }
 
 /** Settles an attempt by what it has used. */
 export const settle = (
   job: Job,
-  attempt: Attempt,
+  claim: Claim,
   spent: Omit<Spent, "key">
 ): Effect.Effect<void, RunStoreError> => {
   const { pool } = job
   if (pool === undefined) return Effect.void
-  return pool.settle({ key: keyOf(attempt), ...spent }).pipe(
+  return pool.settle({ key: keyOf(claim), ...spent }).pipe(
     Effect.catchTags({
       InvalidClaim: Effect.die,
-      BudgetPoolError: (error) => Effect.fail(stopped(attempt.runId)(error))
+      BudgetPoolError: (error) => Effect.fail(stopped(claim.runId)(error))
     })
   )
 }
 
 /** Settles an attempt of which nothing ever came back, at its estimate. */
-export const settleLost = (job: Job, attempt: Attempt): Effect.Effect<void, RunStoreError> =>
-  settle(job, attempt, { usd: attempt.estimate.costUsd, tokens: tokensOf(attempt.estimate) })
+export const settleLost = (job: Job, claim: Claim): Effect.Effect<void, RunStoreError> =>
+  settle(job, claim, { usd: claim.estimate.costUsd, tokens: tokensOf(claim.estimate) })
 
 /** Whether a pool keeps a part of a resource for handoffs. */
 export const keeps = (

@@ -224,8 +224,8 @@ export const apply = (draft: Draft, event: RunEvent): void => {
       return
     }
     case "turn_started": {
-      const { attempt, estimate, seq, turn } = event
-      draft.claim = { seq, turn, attempt, estimate }
+      const { estimate, seq, turn } = event
+      draft.claim = { seq, turn, estimate }
       if (event.purpose === "handoff") draft.handoffTold = true
       if (event.note !== undefined) draft.messages.push({ role: "user", content: event.note })
       return

@@ -114,9 +114,7 @@ const Fields = Schema.Struct({
   limits: Limits,
   phase: Purpose,
   handoffTold: Schema.optionalKey(Schema.Literal(true)),
-  claim: Schema.optionalKey(
-    Schema.Struct({ seq: Schema.Natural, turn: Schema.Natural, attempt: Schema.Natural, estimate: Estimate })
-  ),
+  claim: Schema.optionalKey(Schema.Struct({ seq: Schema.Natural, turn: Schema.Natural, estimate: Estimate })),
   lastUsage: Money.Usage,
   pending: Schema.Array(PendingCall),
   held: Schema.Array(Message),

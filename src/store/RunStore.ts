@@ -191,6 +191,15 @@ export class RunStore extends Context.Service<
   }
 >()("checkrein/RunStore") {}
 
+/** The run at the top of a tree of runs: a sub-agent's run goes on with the run that has started it. */
+export const rootOf: (runId: string) => Effect.Effect<RunSummary, RunNotFound | RunStoreError, RunStore> =
+  Effect.fnUntraced(function* (runId) {
+    const store = yield* RunStore
+    let summary = yield* store.summary(runId)
+    while (summary.parent !== undefined) summary = yield* store.summary(summary.parent.runId)
+    return summary
+  })
+
 /** A stored run: its whole journal, and the state after it. */
 export interface Stored {
   readonly events: ReadonlyArray<RunEvent>

@@ -1,16 +1,12 @@
 /**
- * The tables of a store of runs, as migrations: a database that an older build made is brought up to date when it is
- * opened, one that a newer build made is refused.
+ * The tables of a store of runs, as migrations.
  *
  * A migration that was released is never changed; what the tables need next is another migration.
  */
 import * as Effect from "effect/Effect"
-import * as Migrator from "effect/sql/Migrator"
 import * as SqlClient from "effect/sql/SqlClient"
-import { RunStoreError } from "./RunStore.ts"
-import { storeError } from "./SqlFailure.ts"
-
-const table = "checkrein_migrations"
+import type { RunStoreError } from "./RunStore.ts"
+import * as SqlMigrations from "./SqlMigrations.ts"
 
 /** The types of columns that the databases name differently. Postgres sorts text by language unless told not to. */
 const typesOf = (sql: SqlClient.SqlClient) =>
@@ -122,29 +118,9 @@ const migrations = {
   "4_parents": parents,
   "5_checksums": checksums
 }
-const newest = Object.keys(migrations).length
 
 /** Makes or updates the tables. */
-export const migrate: Effect.Effect<void, RunStoreError, SqlClient.SqlClient> = Effect.gen(function* () {
-  const sql = (yield* SqlClient.SqlClient).withoutTransforms()
-  yield* Migrator.make({})({
-    loader: Migrator.fromRecord(migrations),
-    table
-  })
-  const [row] = yield* sql<{
-    newest: number
-  }>`SELECT MAX(migration_id) AS newest FROM ${sql(table)}`
-  if (row !== undefined && row.newest > newest) {
-    const problem = `its tables were made by a newer build (${row.newest}, and this one knows ${newest}); upgrade checkrein`
-    return yield* new RunStoreError({
-      runId: "",
-      kind: "newer_version",
-      problem
-    })
-  }
-}).pipe(
-  Effect.catchTags({
-    SqlError: (error) => Effect.fail(storeError("", error)),
-    MigrationError: (error) => Effect.fail(storeError("", error.cause ?? error))
-  })
+export const migrate: Effect.Effect<void, RunStoreError, SqlClient.SqlClient> = SqlMigrations.run(
+  "checkrein_migrations",
+  migrations
 )
