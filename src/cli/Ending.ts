@@ -1,6 +1,7 @@
 /**
  * How a run that is not running is told: in a sentence, as JSON, and with the commands by which it goes on.
  */
+import { cost } from "../observe/Pretty.ts"
 import { raised } from "../run/GoingOn.ts"
 import type { Handoff } from "../run/Handoff.ts"
 import { textOf } from "../run/Message.ts"
@@ -207,7 +208,7 @@ export const told = (run: RunState, where: Where): string => {
     lines.push(...handedOver(handoff, Number.POSITIVE_INFINITY))
   else if (handoff !== null) lines.push(...handedOver(handoff, mostLines), `In full: ${show(where, run)}`)
   else if (last !== "" && run.reason !== "approval") lines.push(`  it last said: ${Output.plain(last)}`)
-  if (run.unpriced === true) lines.push(`  it used $${run.costUsd}: ${unpriced}`)
+  if (run.unpriced === true) lines.push(`  its cost: ${cost(run, `$${run.costUsd}`)}; ${unpriced}`)
   const commands = next(run, where)
   if (commands.length > 0) lines.push("To go on:", ...commands.map((text) => `  ${text}`))
   if (Store.isFleeting(where.store)) lines.push(Store.endsHere)

@@ -9,7 +9,7 @@ import * as Exit from "effect/Exit"
 import type * as Option from "effect/Option"
 import * as Stream from "effect/Stream"
 import * as Agent from "../Agent.ts"
-import { pretty } from "../observe/Pretty.ts"
+import { prettyInTurn } from "../observe/Pretty.ts"
 import type { RunEvent } from "../run/RunEvent.ts"
 import { load, RunStore, rootOf } from "../store/RunStore.ts"
 import * as AgentOf from "./AgentOf.ts"
@@ -28,9 +28,9 @@ export interface Input {
 
 /** How an event is printed: a line for people, if it is worth one, or the event as it is stored. */
 const printer = Effect.fnUntraced(function* (json: boolean) {
-  const colors = yield* Output.stdoutColors
+  const pretty = prettyInTurn({ colors: yield* Output.stdoutColors })
   return (event: RunEvent) => {
-    const text = json ? JSON.stringify(event) : pretty(event, { colors })
+    const text = json ? JSON.stringify(event) : pretty(event)
     return text === undefined ? Effect.void : Output.print(text)
   }
 })

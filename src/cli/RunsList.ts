@@ -6,6 +6,7 @@ import * as Clock from "effect/Clock"
 import * as CliOutput from "effect/cli/CliOutput"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
+import { cost } from "../observe/Pretty.ts"
 import type { RunStatus } from "../run/RunEvent.ts"
 import { RunStore, type RunSummary } from "../store/RunStore.ts"
 import { words } from "./Ending.ts"
@@ -56,7 +57,7 @@ const row = (run: RunSummary, now: number): ReadonlyArray<string> => [
   run.reason === undefined ? "" : words(run.reason),
   run.agent,
   String(run.turns),
-  `$${run.costUsd.toFixed(6)}`,
+  cost(run, `$${run.costUsd.toFixed(6)}`),
   age(now - Date.parse(run.updatedAt))
 ]
 

@@ -10,6 +10,7 @@ import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Semaphore from "effect/Semaphore"
 import * as Agent from "../Agent.ts"
+import { prettyInTurn } from "../observe/Pretty.ts"
 import * as RunTrace from "../observe/RunTrace.ts"
 import { RunBusy, RunStore, type RunSummary } from "../store/RunStore.ts"
 import * as AgentOf from "./AgentOf.ts"
@@ -48,10 +49,10 @@ const progress = Layer.effect(
   RunTrace.RunTrace,
   Effect.gen(function* () {
     const console = yield* Console.Console
-    const colors = yield* RunTrace.stderrColors
+    const pretty = prettyInTurn({ colors: yield* RunTrace.stderrColors })
     return {
       write: (event) => {
-        const text = RunTrace.pretty(event, { colors })
+        const text = pretty(event)
         if (text !== undefined) console.error(`${Output.plain(event.runId)}  ${text}`)
       }
     }

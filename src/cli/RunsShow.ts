@@ -4,7 +4,7 @@
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import type * as Option from "effect/Option"
-import { pretty } from "../observe/Pretty.ts"
+import { cost, prettyInTurn } from "../observe/Pretty.ts"
 import type { Command } from "../run/Command.ts"
 import type { Handoff } from "../run/Handoff.ts"
 import { callsOf, type Message, textOf } from "../run/Message.ts"
@@ -50,8 +50,10 @@ const spent = (state: RunState.RunState): ReadonlyArray<string> => {
   return rows.map(([name, amount, limit, reserve, show]) => {
     const of = limit === undefined ? "" : ` of ${show(limit)}`
     const kept = reserve === undefined ? "" : `, ${show(reserve)} of it kept for a handoff`
-    const free = name === "money" && state.unpriced === true ? `; ${Ending.unpriced}` : ""
-    return `  ${name.padEnd(10)}  ${show(amount)}${of}${kept}${free}`
+    const isUnpriced = name === "money" && state.unpriced === true
+    const shown = isUnpriced && limit === undefined ? cost(state, show(amount)) : show(amount)
+    const free = isUnpriced ? `; ${Ending.unpriced}` : ""
+    return `  ${name.padEnd(10)}  ${shown}${of}${kept}${free}`
   })
 }
 
@@ -136,11 +138,13 @@ const decisions = (said: Iterable<Said>): ReadonlyArray<string> =>
     return `  call ${Output.plain(command.callId)}: ${what}${by}; it counts when the run is resumed`
   })
 
-const journal = (events: ReadonlyArray<RunEvent>): ReadonlyArray<string> =>
-  events.map((event) => {
+const journal = (events: ReadonlyArray<RunEvent>): ReadonlyArray<string> => {
+  const pretty = prettyInTurn()
+  return events.map((event) => {
     const number = String(event.seq).padStart(4)
     return `${number}  ${event.at}  ${event.type.padEnd(18)}  ${(pretty(event) ?? "").trim()}`.trimEnd()
   })
+}
 
 /** What is taken up with the run stands below what people have to settle. */
 const waiting = (state: RunState.RunState, handoff: Handoff | undefined): ReadonlyArray<string> => {

@@ -47,7 +47,7 @@ export interface Journal {
 
 const summaryOf = (state: RunState.RunState): RunSummary => {
   const { agent, costUsd, detail, inbox, parent, reason, runId, seq } = state
-  const { startedAt, status, tags, toolCalls, turns, updatedAt } = state
+  const { startedAt, status, tags, toolCalls, turns, unpriced, updatedAt } = state
   const waits = state.pending.length > 0
   const question = waits ? questionOf(state) : undefined
   return {
@@ -63,6 +63,7 @@ const summaryOf = (state: RunState.RunState): RunSummary => {
     updatedAt,
     approvals: waits ? approvalsOf(state) : [],
     unknown: waits ? unknownOf(state) : [],
+    ...(unpriced === undefined ? undefined : { unpriced }),
     ...(parent === undefined ? undefined : { parent }),
     ...(tags === undefined ? undefined : { tags }),
     ...(reason === undefined ? undefined : { reason }),

@@ -9,6 +9,8 @@ export interface PrettyOptions {
   readonly colors?: boolean | undefined
   /** The most characters of arguments, a label or a detail; 72 by default. */
   readonly width?: number | undefined
+  /** Whether a model of the run has no known price, where the event does not say so itself. Off by default. */
+  readonly unpriced?: boolean | undefined
 }
 
 /**
@@ -24,9 +26,34 @@ export interface PrettyOptions {
  * ```
  */
 export const pretty = (event: LiveEvent, options?: PrettyOptions): string | undefined => {
-  const text = render(event, options?.colors === true ? ansi : plain, options?.width ?? 72)
+  const paint = options?.colors === true ? ansi : plain
+  const text = render(event, paint, options?.width ?? 72, options?.unpriced === true)
   return text === undefined ? undefined : "  ".repeat(depth(event.runId)) + text
 }
+
+/**
+ * The same for all events of some runs, in their order: that the model of a run has no known price is in the events of
+ * its turns, and is said of its total too.
+ */
+export const prettyInTurn = (options?: PrettyOptions): ((event: LiveEvent) => string | undefined) => {
+  const unpriced = new Set<string>()
+  return (event) => {
+    const { runId, type } = event
+    if (type === "turn" && event.unpriced === true) unpriced.add(runId)
+    const isUnpriced = unpriced.has(runId) || options?.unpriced === true
+    if (type === "run_stopped") unpriced.delete(runId)
+    return pretty(event, { ...options, unpriced: isUnpriced })
+  }
+}
+
+/**
+ * What a run has cost, in words that claim no more than is known: `shown` is `costUsd` as it is written there, beside
+ * which a turn of unknown price may have cost anything.
+ */
+export const cost = (
+  { costUsd, unpriced }: { readonly costUsd: number; readonly unpriced?: boolean | undefined },
+  shown: string
+): string => (unpriced !== true ? shown : costUsd === 0 ? "not priced" : `${shown} + unpriced`)
 
 type Colour = "bold" | "dim" | "red" | "green" | "yellow" | "cyan"
 type Paint = (colour: Colour, text: string) => string
@@ -42,7 +69,7 @@ const codes: { readonly [name in Colour]: string } = {
 const ansi: Paint = (colour, text) => `\u001b[${codes[colour]}m${text}\u001b[0m`
 const plain: Paint = (_, text) => text
 
-const render = (event: LiveEvent, paint: Paint, width: number): string | undefined => {
+const render = (event: LiveEvent, paint: Paint, width: number, unpriced: boolean): string | undefined => {
   const short = (text: string) => shorten(text, width)
   const name = (tool: string) => paint("bold", clean(tool))
   switch (event.type) {
@@ -56,7 +83,8 @@ const render = (event: LiveEvent, paint: Paint, width: number): string | undefin
       const { completionTokens, promptTokens } = event.usage
       const tokens = `${count(promptTokens)} + ${count(completionTokens)} tokens`
       const finish = usual.has(event.finish) ? "" : `  ${paint("yellow", clean(event.finish))}`
-      return `  ${paint("cyan", `turn ${event.turn}`)}  ${paint("dim", `${tokens}  ${usd(event.totalUsd)}`)}${finish}`
+      const spent = usd(event.totalUsd, unpriced || event.unpriced === true)
+      return `  ${paint("cyan", `turn ${event.turn}`)}  ${paint("dim", `${tokens}  ${spent}`)}${finish}`
     }
     case "turn_failed": {
       const after = event.retryInMs === undefined ? "" : `, again in ${duration(event.retryInMs)}`
@@ -106,7 +134,7 @@ const render = (event: LiveEvent, paint: Paint, width: number): string | undefin
       return `  ${paint("yellow", "!")} handing over: ${words(resource)} ${amount(used)} of ${amount(limit)} used`
     }
     case "run_stopped":
-      return stopped(event, paint, width)
+      return stopped(event, paint, width, unpriced)
     case "turn_started":
     case "text_delta":
       return undefined
@@ -121,10 +149,11 @@ const toolResult = (event: Of<"tool_result">, paint: Paint, width: number): stri
   return `${mark} ${clean(event.tool)} ${executed ? paint("dim", how) : paint("yellow", how)}${detail}`
 }
 
-const stopped = (event: Of<"run_stopped">, paint: Paint, width: number): string => {
+const stopped = (event: Of<"run_stopped">, paint: Paint, width: number, unpriced: boolean): string => {
   const colour = event.status === "completed" ? "green" : event.status === "failed" ? "red" : "yellow"
   const end = paint(colour, `■ ${words(event.status)}: ${words(event.reason)}`)
-  const spent = paint("dim", `${event.turns} ${event.turns === 1 ? "turn" : "turns"}  ${usd(event.costUsd)}`)
+  const turns = `${event.turns} ${event.turns === 1 ? "turn" : "turns"}`
+  const spent = paint("dim", `${turns}  ${usd(event.costUsd, unpriced)}`)
   const detail = event.status === "completed" ? "" : `  ${shorten(event.detail, width)}`
   const alive = event.operations?.length ?? 0
   const goOn =
@@ -154,7 +183,8 @@ const count = (tokens: number): string =>
 const amount = (value: number): string => String(Number(value.toFixed(6)))
 
 // Six digits after the point, which shows a single cheap turn, and no zeros after the cents.
-const usd = (value: number): string => `$${value.toFixed(6).replace(/(\.\d\d\d*?)0+$/, "$1")}`
+const usd = (costUsd: number, unpriced: boolean): string =>
+  cost({ costUsd, unpriced }, `$${costUsd.toFixed(6).replace(/(\.\d\d\d*?)0+$/, "$1")}`)
 
 const duration = (ms: number): string => {
   if (ms < 1000) return `${Math.round(ms)} ms`

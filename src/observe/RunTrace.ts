@@ -13,7 +13,7 @@ import * as Exit from "effect/Exit"
 import type * as FileSystem from "effect/FileSystem"
 import * as Layer from "effect/Layer"
 import type { LiveEvent } from "../run/RunEvent.ts"
-import { type PrettyOptions, pretty } from "./Pretty.ts"
+import { type PrettyOptions, prettyInTurn } from "./Pretty.ts"
 import { type LineOptions, line } from "./TraceLine.ts"
 
 export { type PrettyOptions, pretty } from "./Pretty.ts"
@@ -173,10 +173,10 @@ export const layerConsole = (options: PrettyOptions = {}): Layer.Layer<never> =>
     Effect.gen(function* () {
       const console = yield* Console.Console
       const colors = options.colors ?? (yield* stderrColors)
-      const style = { ...options, colors }
+      const pretty = prettyInTurn({ ...options, colors })
       return {
         write: (event) => {
-          const text = pretty(event, style)
+          const text = pretty(event)
           if (text !== undefined) console.error(text)
         }
       }

@@ -66,7 +66,8 @@ export class StaleWriter extends Schema.TaggedError<StaleWriter>()("StaleWriter"
 
 /**
  * What can be known of a run without reading its journal. `seq` is the number of events, `inbox` the number of the last
- * command that its driver has taken in, money in USD, times ISO 8601.
+ * command that its driver has taken in, money in USD, times ISO 8601. `unpriced`: some turn's model has no known price,
+ * and counts as free in `costUsd`.
  */
 export const RunSummary = Schema.Struct({
   runId: Schema.String,
@@ -78,6 +79,7 @@ export const RunSummary = Schema.Struct({
   turns: Schema.Natural,
   toolCalls: Schema.Natural,
   costUsd: Schema.Finite,
+  unpriced: Schema.optionalKey(Schema.Literal(true)),
   seq: Schema.Natural,
   inbox: Schema.Natural,
   startedAt: Schema.String,

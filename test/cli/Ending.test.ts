@@ -71,16 +71,23 @@ describe("the way to go on", () => {
 })
 
 describe("a model without a price", () => {
-  it("is said to count as free, wherever money is told", async () => {
+  it("is said to have none, and to count as free, wherever money is told", async () => {
     const store = ["--store", path("unpriced.db")]
     const free = "the price of a model is not known, and it counts as free"
     const ended = await cli("run", ...module("ticker"), ...store, "--max-turns", "1", "--json", "3")
     const { runId, unpriced } = parsed(ended)
     expect([unpriced, ended.stderr.includes(free)]).toEqual([true, true])
-    expect((await cli("runs", "show", runId, ...store)).stdout).toContain(`money       $0; ${free}\n`)
+    expect(ended.stderr).toMatch(/ turn 1 {2}10 \+ 5 tokens {2}not priced$/m)
+    expect(ended.stderr).toMatch(/max turns {2}1 turn {2}not priced /)
+    const listed = await cli("runs", "list", ...store)
+    expect(listed.stdout).toMatch(/ {2}1 +not priced {2}\d+s$/)
+    expect(parsed(await cli("runs", "list", ...store, "--json")).runs).toMatchObject([{ unpriced: true }])
+    expect((await cli("runs", "show", runId, ...store)).stdout).toContain(`money       not priced; ${free}\n`)
+    const events = (await cli("runs", "show", runId, "--events", ...store)).stdout
+    expect(events.match(/not priced/g)).toHaveLength(3)
     expect((await cli("runs", "show", runId, "--handoff", ...store)).stdout).toContain(free)
     const asked = await cli("run", ...module("asker"), ...store, "Pay.")
-    expect(asked.stderr).toContain(`  it used $0: ${free}\n`)
+    expect(asked.stderr).toContain(`  its cost: not priced; ${free}\n`)
   })
 })
 

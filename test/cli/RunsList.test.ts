@@ -44,6 +44,26 @@ describe("checkrein runs list", () => {
     expect((await command("list", "--agent", "clerk")).stdout).not.toContain("TAGS")
   })
 
+  it("does not call a run free whose model has no known price", async () => {
+    const { command } = await aged(path("prices.db"), {
+      priced: { age: 0, costUsd: 0 },
+      partly: { age: 1, costUsd: 0.000123, unpriced: true },
+      unpriced: { age: 2, costUsd: 0, unpriced: true }
+    })
+    const [, ...rows] = (await command("list")).stdout.split("\n")
+    expect(rows.map((row) => row.split(/ {2,}/).at(-2))).toEqual([
+      "$0.000000",
+      "$0.000123 + unpriced",
+      "not priced"
+    ])
+    const { runs } = parsed(await command("list", "--json"))
+    expect(runs.map(({ unpriced }: { readonly unpriced?: boolean }) => unpriced)).toEqual([
+      undefined,
+      true,
+      true
+    ])
+  })
+
   it("knows the tags with which a run was started", async () => {
     const store = ["--store", path("started.db")]
     const run = ["run", "--root", path("."), ...store, "--json", "--tag", "acme", "--tag", "n 2"]

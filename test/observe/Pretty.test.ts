@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
-import { pretty } from "../../src/observe/Pretty.ts"
+import { pretty, prettyInTurn } from "../../src/observe/Pretty.ts"
 import { LiveEvent } from "../../src/run/RunEvent.ts"
 import { samples } from "./events.ts"
 
@@ -71,6 +71,22 @@ describe("Pretty", () => {
       }),
       "■ interrupted: approval  2 turns  $0.00157  delete_file waits for a decision  2 operations go on"
     )
+  })
+
+  it("does not call a run free whose model has no known price, up to its end", () => {
+    const shown = prettyInTurn()
+    const of = (runId: string, totalUsd: number) => [
+      shown({ ...samples.turn, runId, totalUsd, costUsd: 0, unpriced: true }),
+      shown({ ...samples.turn, runId, totalUsd: totalUsd + 0.25 }),
+      shown({ ...samples.run_stopped, runId, costUsd: totalUsd, status: "completed", reason: "answered" })
+    ]
+    assert.deepStrictEqual(of("n1", 0), [
+      "  turn 1  204 + 23 tokens  not priced",
+      "  turn 1  204 + 23 tokens  $0.25 + unpriced",
+      "■ completed: answered  2 turns  not priced"
+    ])
+    assert.strictEqual(of("n2", 0.5)[2], "■ completed: answered  2 turns  $0.50 + unpriced")
+    assert.strictEqual(shown({ ...samples.turn, runId: "n3" }), "  turn 1  204 + 23 tokens  $0.000684")
   })
 
   it("indents a child run under its parent", () => {

@@ -157,6 +157,7 @@ export const cases: ReadonlyArray<Case> = [
         status: "interrupted",
         reason: "approval",
         detail: "waits for a decision",
+        unpriced: true,
         approvals: [call],
         unknown: [call],
         question: { runId: "a", callId: "c3", text: "which one?" }
