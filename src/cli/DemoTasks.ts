@@ -50,7 +50,7 @@ export const command = Command.make(
         if (!json) yield* Output.print(taskScreen(index + 1, outcome))
         if (Tasks.isOver(outcome)) return
       }
-    }).pipe(Effect.provide(Layer.merge(Store.layer(store), model)))
+    }).pipe(Effect.provide(Layer.provideMerge(model, Store.layer(store))))
     const answered = outcomes.filter(({ status }) => status === "completed").length
     yield* Output.result(
       json,

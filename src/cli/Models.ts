@@ -12,31 +12,64 @@ import * as Environment from "../provider/Environment.ts"
 import * as PriceBook from "../provider/PriceBook.ts"
 import * as RequestParams from "../provider/RequestParams.ts"
 import * as Scripted from "../provider/Scripted.ts"
+import { RunStore } from "../store/RunStore.ts"
 import * as BuiltInScript from "./BuiltInScript.ts"
 import { CommandFailed, note, UsageError } from "./Output.ts"
 
 /**
  * What stands in for an endpoint: the built-in script, which only knows the log analyst's tools, or `nothing` for other
- * agents. They may bring a model of their own; those that do not are told where to get one.
+ * agents. They may bring a model of their own; those that do not are refused, and told where to get one.
  */
 export type StandIn = "script" | "nothing"
 
-const noModel = "no model: set LLM_BASE_URL and LLM_MODEL, or let the agent's layer provide a LanguageModel"
+const noModel =
+  "the agent has no model: have its module export a `layer` that provides a LanguageModel, or set LLM_BASE_URL and LLM_MODEL"
 
 /** The longest reply, without which `--money hold` cannot tell the worst case of a model call. */
 const longest = (maxOutputTokens: number) => Layer.succeed(RequestParams.RequestParams, { maxOutputTokens })
 
+/**
+ * Which model an agent has is only known where it is driven, with the layers around it that it brings. Whoever drives a
+ * run takes the right to it first, and before anything is stored: there an agent is refused that has no other than this.
+ */
+const refusing = Layer.effect(
+  RunStore,
+  Effect.gen(function* () {
+    const none = yield* LanguageModel.LanguageModel
+    const store = yield* RunStore
+    // One that has its answer asks no model, and is only read.
+    const hasCompleted = (runId: string) =>
+      Effect.match(store.summary(runId), {
+        onFailure: () => false,
+        onSuccess: ({ status }) => status === "completed"
+      })
+    return RunStore.of({
+      ...store,
+      lease: Effect.fnUntraced(function* (runId) {
+        const model = Option.getOrUndefined(yield* Effect.serviceOption(LanguageModel.LanguageModel))
+        const isRefused = model === none && !(yield* hasCompleted(runId))
+        // No failure of a store: `refused` makes it one of the command.
+        if (isRefused) return yield* Effect.die(new CommandFailed({ message: noModel }))
+        return yield* store.lease(runId)
+      })
+    })
+  })
+)
+
 const standIns: {
-  readonly [kind in StandIn]: Layer.Layer<LanguageModel.LanguageModel>
+  readonly [kind in StandIn]: Layer.Layer<LanguageModel.LanguageModel, never, RunStore>
 } = {
   script: Layer.merge(
     Layer.merge(Scripted.layer(BuiltInScript.script), longest(BuiltInScript.maxOutputTokens)),
     PriceBook.layer({ [BuiltInScript.name]: BuiltInScript.price })
   ),
-  // Nothing is counted, so the tokenizer, which takes a second to load, is not.
-  nothing: Scripted.layer(
-    Scripted.make("none", () => Scripted.fail(401, { message: noModel })),
-    { usage: "omitted" }
+  nothing: Layer.provideMerge(
+    refusing,
+    // Nothing is counted, so the tokenizer, which takes a second to load, is not.
+    Scripted.layer(
+      Scripted.make("none", () => Scripted.fail(401, { message: noModel })),
+      { usage: "omitted" }
+    )
   )
 }
 
@@ -64,11 +97,14 @@ const environment = (model: string | undefined) =>
     ConfigProvider.fromEnv(model === undefined ? {} : { env: { ...process.env, LLM_MODEL: model } })
   )
 
-/** The model of `--model` at `LLM_BASE_URL`, or what stands in for it. */
+/**
+ * The model of `--model` at `LLM_BASE_URL`, or what stands in for it. `nothing` also stands before the store, which it
+ * has to be given: see `refused`.
+ */
 export const layer = (
   model: Option.Option<string>,
   standIn: StandIn
-): Layer.Layer<LanguageModel.LanguageModel, CommandFailed | UsageError> =>
+): Layer.Layer<LanguageModel.LanguageModel, CommandFailed | UsageError, RunStore> =>
   Layer.unwrap(
     Effect.gen(function* () {
       const address = yield* Config.option(Config.String("LLM_BASE_URL"))
@@ -90,4 +126,10 @@ export const layer = (
         Effect.fail(new CommandFailed({ message: error.cause.message }))
       )
     )
+  )
+
+/** A run whose agent has no model fails so. Nothing of it was stored, or it stays as it was. */
+export const refused = <A, E, R>(running: Effect.Effect<A, E, R>): Effect.Effect<A, E | CommandFailed, R> =>
+  Effect.catchDefect(running, (defect) =>
+    defect instanceof CommandFailed ? Effect.fail(defect) : Effect.die(defect)
   )

@@ -87,5 +87,8 @@ export const run = (input: Input) =>
       json: input.json,
       trace: input.trace,
       where
-    }).pipe(Effect.provide(Layer.merge(Models.layer(input.model, standIn), Store.layer(input.store))))
+    }).pipe(
+      Models.refused,
+      Effect.provide(Layer.provideMerge(Models.layer(input.model, standIn), Store.layer(input.store)))
+    )
   }).pipe(Effect.mapError(limitHint(input)))

@@ -83,6 +83,7 @@ export const resume = (input: Input) =>
       trace: input.trace,
       where
     }).pipe(
+      Models.refused,
       Effect.provide(Models.layer(input.model, standIn)),
       Effect.mapError((error) => (error instanceof RunBusy ? StoredRun.driven(where) : error))
     )

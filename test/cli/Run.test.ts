@@ -219,16 +219,52 @@ export const layer = Layer.effectDiscard(Effect.fail({ code: 7, why: "no \\u001b
     expect(ended.code).toBe(1)
   })
 
-  it("tells an agent without a model where to get one", async () => {
-    const index = new URL("../../src/index.ts", import.meta.url).href
+  const noModel =
+    "the agent has no model: have its module export a `layer` that provides a LanguageModel, or set LLM_BASE_URL and LLM_MODEL"
+  const index = JSON.stringify(new URL("../../src/index.ts", import.meta.url).href)
+
+  it("refuses an agent without a model before anything of the run is stored, and says where to get one", async () => {
     const file = module(
       "modelless.ts",
-      `import { Agent } from ${JSON.stringify(index)}\nexport const agent = Agent.make("modelless")`
+      `import { Agent } from ${index}\nexport const agent = Agent.make("modelless")`
+    )
+    const own = ["--store", path("modelless.db")]
+    const ended = await cli("run", "--agent", file, ...own, "x")
+    expect([ended.code, ended.stdout, ended.stderr]).toEqual([1, "", `checkrein: ${noModel}`])
+    const asked = await cli("run", "--agent", file, ...own, "--json", "x")
+    expect([asked.code, parsed(asked)]).toEqual([1, { error: { tag: "CommandFailed", message: noModel } }])
+    expect(parsed(await cli("runs", "list", ...own, "--json"))).toEqual({ runs: [] })
+  })
+
+  it("takes the model that an agent brings without a layer beside it", async () => {
+    const provider = JSON.stringify(new URL("../../src/provider/index.ts", import.meta.url).href)
+    const file = module(
+      "own-model.ts",
+      `import { Agent } from ${index}
+import { Scripted } from ${provider}
+const model = Scripted.layer(Scripted.make("own", [Scripted.text("mine")]), { usage: "omitted" })
+export const agent = Agent.make("own").pipe(Agent.provide(model))`
     )
     const ended = await cli("run", "--agent", file, ...store, "x")
-    expect(ended.stderr).toContain(
-      "set LLM_BASE_URL and LLM_MODEL, or let the agent's layer provide a LanguageModel"
-    )
-    expect(ended.code).toBe(3)
+    expect([ended.code, ended.stdout]).toEqual([0, "mine"])
+  })
+
+  it("leaves a run as it was that is resumed without a model, and still tells the answer of one that has it", async () => {
+    const file = path("lost-model.ts")
+    const own = ["--store", path("lost-model.db")]
+    const make = `export const agent = Agent.make("ticker", { limits: { time: "1 minute" } })`
+    writeFileSync(file, `import { Agent } from ${index}\n${make}`)
+    const ticker = ["run", "--json", "--agent", agentModule("ticker"), ...own]
+    const atLimit = parsed(await cli(...ticker, "--max-turns", "1", "2")).runId
+    const done = parsed(await cli(...ticker, "0")).runId
+    const journal = async () =>
+      parsed(await cli("runs", "show", atLimit, "--events", "--json", ...own)).events
+    const before = await journal()
+    const resume = (runId: string) =>
+      cli("runs", "resume", runId, "--max-turns", "9", "--agent", file, ...own)
+    const refused = await resume(atLimit)
+    expect([refused.code, refused.stderr]).toEqual([1, `checkrein: ${noModel}`])
+    expect(await journal()).toEqual(before)
+    expect(await resume(done)).toMatchObject({ code: 0, stdout: "It has ticked." })
   })
 })

@@ -131,6 +131,21 @@ describe("checkrein runs recover", () => {
     ])
   })
 
+  it("says so where an agent has no model, and leaves its run as it was", async () => {
+    const { leave, recover } = scene("modelless")
+    await leave("ticker", "ticks", "2")
+    const file = path("modelless.ts")
+    const index = JSON.stringify(new URL("../../src/index.ts", import.meta.url).href)
+    writeFileSync(file, `import { Agent } from ${index}\nexport const agent = Agent.make("ticker")`)
+    const ended = await recover("--agent", file)
+    expect([ended.code, ended.stdout]).toEqual([
+      1,
+      expect.stringMatching(/^Could not drive 1 run:\n {2}ticks {2}the agent has no model: /)
+    ])
+    const rest = parsed(await recover(...module("ticker"), "--json"))
+    expect(rest.recovered).toMatchObject([{ runId: "ticks", status: "completed" }])
+  })
+
   it("says so where the directory of a log analyst is gone", async () => {
     const { analyst, leave, recover } = scene("gone")
     await leave(analyst, "asks", "How many files are there?")
