@@ -24,8 +24,11 @@ const isBefore = (a: Position, b: Position): boolean =>
 
 /** How many runs started before this position; `runs` is sorted, oldest first. */
 const countBefore = (runs: ReadonlyArray<Stored>, position: Position): number => {
-  let low = 0
   let high = runs.length
+  const last = runs[high - 1]
+  // Of a run that begins now, nearly always.
+  if (last === undefined || isBefore(last.summary, position)) return high
+  let low = 0
   while (low < high) {
     const middle = (low + high) >>> 1
     const run = runs[middle]

@@ -11,6 +11,8 @@ import { DatabaseSync, type SQLInputValue, type StatementSync } from "node:sqlit
 import * as Context from "effect/Context"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import type * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Reactivity from "effect/reactivity/Reactivity"
 import * as Schedule from "effect/Schedule"
@@ -146,17 +148,23 @@ const connect = (db: DatabaseSync, whenFree: Schedule.Schedule<unknown>): SqlCon
       execute: (statement: StatementSync, params: ReadonlyArray<SQLInputValue>) => A
     ) =>
     (text: string, params: ReadonlyArray<unknown>): Effect.Effect<A, SqlError.SqlError> => {
-      const once = Effect.withFiber<A, SqlError.SqlError>((fiber) => {
+      const once = (fiber: Fiber.Fiber<unknown, unknown>): Exit.Exit<A, SqlError.SqlError> => {
         try {
           const statement = prepare(text)
           statement.setReadBigInts(Context.get(fiber.context, SqlClient.SafeIntegers))
-          return Effect.succeed(execute(statement, params.map(toInput)))
+          return Exit.succeed(execute(statement, params.map(toInput)))
         } catch (cause) {
-          return Effect.fail(sqlError(cause, "execute", messageOf(cause)))
+          return Exit.fail(sqlError(cause, "execute", messageOf(cause)))
         }
+      }
+      return Effect.withFiber((fiber) => {
+        const exit = once(fiber)
+        // Nothing of a busy statement was done, but inside a transaction only the whole of it can be tried again.
+        if (Exit.isSuccess(exit) || db.isTransaction) return exit
+        return Effect.catchIf(exit, isBusy, () =>
+          Effect.retry(Effect.withFiber(once), { while: isBusy, schedule: whenFree })
+        )
       })
-      // Nothing of a busy statement was done, but inside a transaction only the whole of it can be tried again.
-      return db.isTransaction ? once : Effect.retry(once, { while: isBusy, schedule: whenFree })
     }
 
   const rows = run(prepared, all)

@@ -131,11 +131,16 @@ export const make: Effect.Effect<RunStore["Service"], RunStoreError, SqlClient.S
         Effect.mapError(reconnecting(unattended(rows)), (error) => storeError(runId, error))
 
     const store: RunStore["Service"] = {
-      append: (request) =>
-        Effect.gen(function* () {
-          const { expected, runId } = request
-          if (!(yield* append(request))) return yield* new StaleWriter({ runId, expected })
-        }).pipe(Effect.ensuring(Effect.sync(() => wakeups.wake(`events ${request.runId}`)))),
+      append: (request) => {
+        const { expected, runId } = request
+        const appended = Effect.flatMap(append(request), (done) =>
+          done ? Effect.void : Effect.fail(new StaleWriter({ runId, expected }))
+        )
+        return Effect.onExit(appended, () => {
+          wakeups.wake(`events ${runId}`)
+          return Effect.void
+        })
+      },
 
       read: (runId, from = 0) =>
         sql<EventRow>`SELECT r.seq AS total, e.seq AS seq, e.body AS body, e.checksum AS checksum

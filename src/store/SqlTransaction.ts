@@ -40,13 +40,13 @@ type Connection = SqlConnection.Connection
 
 /** How a transaction begins and ends on a connection. */
 interface Bounds {
-  readonly begin: (connection: Connection) => Effect.Effect<void, SqlError>
-  readonly commit: (connection: Connection) => Effect.Effect<void, SqlError>
-  readonly rollback: (connection: Connection) => Effect.Effect<void>
+  readonly begin: (connection: Connection) => Effect.Effect<unknown, SqlError>
+  readonly commit: (connection: Connection) => Effect.Effect<unknown, SqlError>
+  readonly rollback: (connection: Connection) => Effect.Effect<unknown>
 }
 
 const run = (connection: Connection, text: string, params: ReadonlyArray<unknown> = []) =>
-  Effect.asVoid(connection.execute(text, params, undefined))
+  connection.execute(text, params, undefined)
 
 // With the time for reconnecting, less than what a driver grants an append.
 export const answerLimit = "5 seconds"
@@ -73,30 +73,33 @@ const sqlite = Effect.fnUntraced(function* (sql: SqlClient.SqlClient) {
   // Without a WAL the lower level may damage the file in a power cut, not merely lose the last writes.
   const lowest = journal?.journal_mode === "wal" ? levels.process : levels.power
 
+  const plain: Bounds = {
+    begin: (connection) => run(connection, "BEGIN IMMEDIATE"),
+    commit: (connection) => run(connection, "COMMIT"),
+    rollback: (connection) =>
+      run(connection, "ROLLBACK").pipe(
+        // A full disk makes SQLite roll back by itself.
+        Effect.catchIf(
+          (error) => /no transaction is active/i.test(error.message),
+          () => Effect.void
+        ),
+        Effect.orDie
+      )
+  }
   const withLevel = (wanted: number): Bounds => {
+    if (wanted === base) return plain
     // Unprepared, because SQLite obeys this pragma when it compiles it: a statement kept from before may do nothing.
     const set = (connection: Connection, to: number) =>
-      wanted === base
-        ? Effect.void
-        : Effect.asVoid(connection.executeUnprepared(`PRAGMA synchronous = ${to}`, [], undefined))
+      connection.executeUnprepared(`PRAGMA synchronous = ${to}`, [], undefined)
     const restore = (connection: Connection) => Effect.orDie(set(connection, base))
     return {
       begin: (connection) =>
         Effect.andThen(
           set(connection, wanted),
-          Effect.onError(run(connection, "BEGIN IMMEDIATE"), () => restore(connection))
+          Effect.onError(plain.begin(connection), () => restore(connection))
         ),
-      commit: (connection) => Effect.andThen(run(connection, "COMMIT"), restore(connection)),
-      rollback: (connection) =>
-        run(connection, "ROLLBACK").pipe(
-          // A full disk makes SQLite roll back by itself.
-          Effect.catchIf(
-            (error) => /no transaction is active/i.test(error.message),
-            () => Effect.void
-          ),
-          Effect.orDie,
-          Effect.andThen(restore(connection))
-        )
+      commit: (connection) => Effect.andThen(plain.commit(connection), restore(connection)),
+      rollback: (connection) => Effect.andThen(plain.rollback(connection), restore(connection))
     }
   }
   return {
@@ -148,9 +151,10 @@ const bounded = <A>(
     Effect.scoped(
       Effect.flatMap(restore(sql.reserve), (connection) => {
         const written = restore(write((text, params) => connection.execute(text, params, undefined)))
-        return begin(connection).pipe(
-          Effect.andThen(Effect.onError(written, () => rollback(connection))),
-          Effect.tap(() => Effect.onError(commit(connection), () => rollback(connection)))
+        const committed = Effect.tap(written, () => commit(connection))
+        return Effect.andThen(
+          begin(connection),
+          Effect.onError(committed, () => rollback(connection))
         )
       })
     )

@@ -46,51 +46,60 @@ export const make = (
     return text
   }
 
+  const begin = Effect.fnUntraced(function* (execute: Execute, { events, runId, summary }: Append) {
+    const { agent, parent, startedAt, status, tags = [] } = summary
+    const [created] = yield* execute(create, [
+      runId,
+      agent,
+      status,
+      startedAt,
+      events.length,
+      JSON.stringify(summary),
+      parent?.runId ?? null
+    ])
+    if (created === undefined) return undefined
+    const { run_no } = created
+    for (const each of new Set(tags)) yield* execute(tag, [run_no, each, agent, status, startedAt, runId])
+    return run_no
+  })
+
   /** Moves the run's row on, and says its number; `undefined` if it had not the expected event number. */
-  const take = Effect.fnUntraced(function* (execute: Execute, { events, expected, runId, summary }: Append) {
+  const advance = (execute: Execute, { events, expected, runId, summary }: Append) => {
     const seq = expected + events.length
     const body = JSON.stringify(summary)
-    const { agent, parent, startedAt, status, tags = [] } = summary
-    if (expected === 0) {
-      const [created] = yield* execute(create, [
-        runId,
-        agent,
-        status,
-        startedAt,
-        seq,
-        body,
-        parent?.runId ?? null
-      ])
-      if (created === undefined) return undefined
-      const { run_no } = created
-      for (const each of new Set(tags)) yield* execute(tag, [run_no, each, agent, status, startedAt, runId])
-      return run_no
-    }
+    const { status, tags = [] } = summary
     // The status is in two indexes and rarely changes: naming it in every update would write both of them each time.
-    const moved = yield* execute(move, [seq, body, runId, expected, status])
-    if (moved[0] !== undefined) return moved[0].run_no
-    const [changed] = yield* execute(moveAndChange, [status, seq, body, runId, expected])
-    if (changed !== undefined && tags.length > 0) yield* execute(changeTags, [status, changed.run_no])
-    return changed?.run_no
-  })
+    return Effect.flatMap(execute(move, [seq, body, runId, expected, status]), ([moved]) =>
+      moved !== undefined
+        ? Effect.succeed(moved.run_no)
+        : Effect.flatMap(execute(moveAndChange, [status, seq, body, runId, expected]), ([changed]) =>
+            changed === undefined || tags.length === 0
+              ? Effect.succeed(changed?.run_no)
+              : Effect.as(execute(changeTags, [status, changed.run_no]), changed.run_no)
+          )
+    )
+  }
+
+  const rowsOf = (run: unknown, events: Append["events"], from: number): ReadonlyArray<unknown> => {
+    const rows: Array<unknown> = []
+    for (const event of events) {
+      const body = RunEvent.encode(event)
+      rows.push(run, from + rows.length / 4, body, checksum(body))
+    }
+    return rows
+  }
 
   const write = Effect.fnUntraced(function* (
     execute: Execute,
     append: Append,
     due: Due | undefined
   ): Effect.fn.Return<{ readonly written: boolean; readonly renewed?: boolean }, SqlError> {
-    const run = yield* take(execute, append)
-    if (run === undefined) return { written: false }
     const { events, expected } = append
+    const run = yield* expected === 0 ? begin(execute, append) : advance(execute, append)
+    if (run === undefined) return { written: false }
     for (let start = 0; start < events.length; start += mostRows) {
       const some = events.slice(start, start + mostRows)
-      yield* execute(
-        insert(some.length),
-        some.flatMap((event, i) => {
-          const body = RunEvent.encode(event)
-          return [run, expected + start + i, body, checksum(body)]
-        })
-      )
+      yield* execute(insert(some.length), rowsOf(run, some, expected + start))
     }
     if (due === undefined) return { written: true }
     const [renewed] = yield* execute(leases.renew, [leases.leaseMs, due.runId, due.holder])
