@@ -118,8 +118,15 @@ export const make = Effect.fnUntraced(function* (
     return draft
   }
 
+  // Events of one millisecond share its text, which takes longer to make than the rest of an event.
+  let written = { ms: Number.NaN, at: "" }
+  const timestamp = (): string => {
+    const ms = clock.currentTimeMillisUnsafe()
+    if (written.ms !== ms) written = { ms, at: new Date(ms).toISOString() }
+    return written.at
+  }
+
   const stage = (...bodies: ReadonlyArray<Body>): void => {
-    const at = new Date(clock.currentTimeMillisUnsafe()).toISOString()
     for (const body of bodies) {
       if (needsPower(body, draft)) durability = "power"
       const seq = draft?.seq ?? 0
@@ -127,7 +134,7 @@ export const make = Effect.fnUntraced(function* (
         v: version,
         runId,
         seq,
-        at,
+        at: timestamp(),
         elapsedMs: elapsedMs(),
         ...body
       }
