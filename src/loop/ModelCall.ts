@@ -12,7 +12,7 @@ import * as Random from "effect/Random"
 import * as Result from "effect/Result"
 import * as Stream from "effect/Stream"
 import * as Limits from "../run/Limits.ts"
-import { callsOf, type Message, textOf } from "../run/Message.ts"
+import type { Message } from "../run/Message.ts"
 import * as Money from "../run/Money.ts"
 import { type Ending, outOf } from "../run/NextStep.ts"
 import * as RunState from "../run/RunState.ts"
@@ -24,8 +24,9 @@ import * as Patience from "./Patience.ts"
 import * as Plan from "./Plan.ts"
 import * as Policy from "./Policy.ts"
 import * as PoolClaims from "./PoolClaims.ts"
+import * as ReplyTurn from "./ReplyTurn.ts"
 import type { AnyToolkit } from "./ToolRunner.ts"
-import { type Mirror, mirror, type Reply, readReply, toPrompt, usageOf } from "./Transcript.ts"
+import { type Mirror, mirror, toPrompt, usageOf } from "./Transcript.ts"
 import * as TurnClaim from "./TurnClaim.ts"
 import * as Words from "./Words.ts"
 
@@ -51,12 +52,6 @@ export const converse = (job: Job, messages: ReadonlyArray<Message>): Conversati
 interface Claimed extends PoolClaims.Claim {
   readonly turn: number
   readonly attempt: number
-}
-
-/** What came of one attempt: the parts that arrived, and the error that ended them. */
-interface Attempt {
-  readonly parts: ReadonlyArray<Response.AnyPart>
-  readonly error: AiError.AiError | undefined
 }
 
 interface Options {
@@ -90,8 +85,8 @@ const streamed = (options: Options, onText: (delta: string) => void) =>
         return Effect.void
       }),
       Effect.match({
-        onFailure: (error): Attempt => ({ parts, error }),
-        onSuccess: (): Attempt => ({ parts, error: undefined })
+        onFailure: (error): ReplyTurn.Attempt => ({ parts, error }),
+        onSuccess: (): ReplyTurn.Attempt => ({ parts, error: undefined })
       })
     )
   })
@@ -99,8 +94,8 @@ const streamed = (options: Options, onText: (delta: string) => void) =>
 const whole = (options: Options) =>
   LanguageModel.generateText(options).pipe(
     Effect.match({
-      onFailure: (error): Attempt => ({ parts: [], error }),
-      onSuccess: ({ content }): Attempt => ({
+      onFailure: (error): ReplyTurn.Attempt => ({ parts: [], error }),
+      onSuccess: ({ content }): ReplyTurn.Attempt => ({
         parts: content,
         error: undefined
       })
@@ -147,76 +142,6 @@ const usageOfError = (error: AiError.AiError): Money.Usage | undefined => {
   const usage = "usage" in error.reason ? error.reason.usage : undefined
   return usageOf(usage?.promptTokens, usage?.completionTokens ?? 0)
 }
-
-const costOf = (job: Job, model: string | undefined, usage: Money.Usage) => {
-  const price = job.priceOf(model)
-  return price === undefined
-    ? { costUsd: 0, unpriced: true as const }
-    : { costUsd: Money.costOf(price, usage), unpriced: undefined }
-}
-
-/** Whether a reply is whole, so that its calls may run and its text may be the answer. */
-const whyIncomplete = (reply: Reply, error: AiError.AiError | undefined): string | undefined => {
-  if (error !== undefined) return "the connection broke"
-  if (reply.finish === "content-filter") return "the provider's content filter"
-  if (reply.finish === "length") return "it reached the output limit"
-  return reply.finish === "error" ? "the provider reported an error" : undefined
-}
-
-/** Reads one reply into the transcript, as a `turn` that goes into the store with whatever comes next. */
-const take = Effect.fnUntraced(function* (
-  job: Job,
-  journal: Journal,
-  conversation: Conversation,
-  attempt: Attempt,
-  prompt: Prompt.Prompt,
-  ms: number
-) {
-  const { turns: done, costUsd: before, phase } = journal.state()
-  const turn = done + 1
-  const reply = readReply(attempt.parts)
-  const incomplete = whyIncomplete(reply, attempt.error)
-  const usage = reply.usage ?? (yield* job.count(prompt, Object.values(job.tools.tools), reply))
-  const model = reply.model ?? job.model
-  const { costUsd, unpriced } = costOf(job, model, usage)
-  const content =
-    incomplete === undefined
-      ? Plan.withIds(reply.content, turn, conversation.ids.assign)
-      : reply.content.filter((part) => part.type === "text")
-  const message = { role: "assistant" as const, content }
-  const asked = callsOf({ role: "assistant", content: reply.content }).length
-  const calls = yield* Plan.plan(job, callsOf(message))
-  const ends = incomplete === undefined && calls.length === 0 && reply.finish !== "pause"
-  // A model that has nothing to say in a handoff has said it: its turns are not spent on asking again.
-  const empty = ends && phase === "investigate" && textOf(message).trim() === ""
-  const prose = ends && !empty && job.contract !== undefined && phase === "investigate"
-  const note =
-    incomplete !== undefined
-      ? Words.incompleteNote(incomplete, asked)
-      : empty
-        ? Words.emptyNote
-        : prose
-          ? Words.contractNote
-          : undefined
-  journal.stage({
-    type: "turn",
-    turn,
-    message,
-    calls,
-    usage,
-    ...(reply.usage === undefined ? { counted: true as const } : undefined),
-    ...(TurnClaim.exceeded(journal.state(), usage, costUsd) ? { overHold: true as const } : undefined),
-    costUsd,
-    totalUsd: Money.add(before, costUsd),
-    ...(unpriced === undefined ? undefined : { unpriced }),
-    ...(model === undefined ? undefined : { model }),
-    finish: attempt.error === undefined ? reply.finish.replaceAll("-", "_") : "broken",
-    ms,
-    answers: ends && note === undefined,
-    ...(note === undefined ? undefined : { note })
-  })
-  return { costUsd, usage }
-})
 
 /** What became of an attempt: how the run ends with it, or whether there is another, and what it has used. */
 interface Came {
@@ -276,7 +201,14 @@ const send = Effect.fnUntraced(function* (
   const ms = Math.round(journal.nowMs() - startedMs)
   const { error, parts } = yield* exit
   if (error === undefined || parts.some(isContent)) {
-    const { costUsd, usage } = yield* take(job, journal, conversation, { parts, error }, prompt, ms)
+    const { costUsd, usage } = yield* ReplyTurn.take(
+      job,
+      journal,
+      conversation.ids,
+      { parts, error },
+      prompt,
+      ms
+    )
     const came: Came = { spent: { usd: costUsd, tokens: usage.promptTokens + usage.completionTokens } }
     return came
   }
@@ -288,7 +220,7 @@ const send = Effect.fnUntraced(function* (
     attempt,
     reason: error.reason._tag,
     detail: error.message,
-    costUsd: usage === undefined ? 0 : costOf(job, job.model, usage).costUsd,
+    costUsd: usage === undefined ? 0 : ReplyTurn.costOf(job, job.model, usage).costUsd,
     ...(usage === undefined ? undefined : { usage })
   } as const
   const tokens = usage === undefined ? 0 : usage.promptTokens + usage.completionTokens
