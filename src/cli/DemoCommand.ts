@@ -104,10 +104,10 @@ const verdictOf = ({
 }
 
 const tell = Effect.fnUntraced(function* (told: Demo.Result, stored: Stored, { json, store }: Values) {
-  const HandoffScreen = yield* Effect.promise(() => import("./HandoffScreen.ts"))
+  const Ending = yield* Effect.promise(() => import("./Ending.ts"))
   const where = { store, agent: undefined, root: told.runId }
   // The commands of a handoff have to name the store.
-  const handoff = told.handoff === null ? null : HandoffScreen.of(stored.state, where)
+  const handoff = told.handoff === null ? null : Ending.handoff(stored.state, where)
   const result: Demo.Result = { ...told, handoff }
   yield* Output.result(json, { ...result }, json ? "" : yield* screen(result, stored, where))
   if (result.status !== "completed") return yield* Output.quit(Output.exitCodes.stopped)

@@ -2,8 +2,9 @@
  * How a run that is not running is told: in a sentence, as JSON, and with the commands by which it goes on.
  */
 import { cost } from "../observe/Pretty.ts"
-import { raised } from "../run/GoingOn.ts"
-import type { Handoff } from "../run/Handoff.ts"
+import { hasTold, raised, type Todo } from "../run/GoingOn.ts"
+import * as Handoff from "../run/Handoff.ts"
+import type { Resource } from "../run/Limits.ts"
 import { textOf } from "../run/Message.ts"
 import * as RunExit from "../run/RunExit.ts"
 import type { RunState } from "../run/RunState.ts"
@@ -74,46 +75,70 @@ interface Asked {
 /** Names a call across a tree of runs. */
 export const nameOf = ({ callId, runId }: Asked): string => `${runId} ${callId}`
 
+/** The flag that raises a limit. */
+const moreOf: Record<Resource, (amount: number) => ReadonlyArray<string>> = {
+  turns: (n) => ["--max-turns", String(n)],
+  usd: (n) => ["--max-usd", String(n)],
+  tokens: (n) => ["--max-tokens", String(n)],
+  tool_calls: (n) => ["--max-calls", String(n)],
+  time: (n) => ["--max-time", `${n}s`]
+}
+
 /** What the run needs to be taken up again, beyond what people have to settle. */
 const taking = ({ exhausted, reason, status }: RunState): ReadonlyArray<string> => {
   if (status === "failed") return ["--force"]
   const isAtLimit = reason === "max_turns" || reason === "max_budget"
-  return isAtLimit && exhausted !== undefined ? raised(exhausted).flag : []
+  return isAtLimit && exhausted !== undefined ? moreOf[exhausted.resource](raised(exhausted)) : []
 }
 
 /**
- * The commands by which people settle what a run cannot go on without, in the order in which it asks for it. They resume
- * it at once, but for a run that has failed: that is not taken up by a word about a call.
+ * The commands for what is to be done about a run. What people say of a call resumes it at once, but for a run that has
+ * failed: that is not taken up by a word about a call. None for a child that has told its parent how it ended.
  */
+const commandsFor = (run: RunState, where: Where): ((todo: Todo) => ReadonlyArray<string>) => {
+  if (hasTold(run)) return () => []
+  const goOn = run.status === "failed" ? [] : ["--resume", ...taking(run), ...agentFlag(where)]
+  const say = (verb: string, ...words: ReadonlyArray<string>) => command(where, verb, words, ...goOn)
+  return (todo) => {
+    switch (todo.do) {
+      case "decide":
+        return ["approve", "reject"].map((verb) => say(verb, todo.runId, todo.callId))
+      case "resolve":
+        return ["happened", "did-not-happen"].map((outcome) =>
+          say("resolve", todo.runId, todo.callId, outcome)
+        )
+      case "answer":
+        return [say("answer", todo.runId, "YOUR ANSWER")]
+      case "resume":
+        return [resume(where, ...taking(run))]
+    }
+  }
+}
+
+/** The commands by which people settle what a run cannot go on without, in the order in which it asks for it. */
 const settling = (run: RunState, where: Where, settled: ReadonlySet<string>): ReadonlyArray<string> => {
+  const commands = commandsFor(run, where)
   const open = <A extends Asked>(calls: ReadonlyArray<A>) =>
     calls.filter((call) => !settled.has(nameOf(call)))
-  const goOn = run.status === "failed" ? [] : ["--resume", ...taking(run), ...agentFlag(where)]
-  const say = (verb: string, { runId }: Asked, ...words: ReadonlyArray<string>) =>
-    command(where, verb, [runId, ...words], ...goOn)
   const question = RunExit.questionOf(run)
   return [
-    ...open(RunExit.unknownOf(run)).flatMap((call) =>
-      ["happened", "did-not-happen"].map((outcome) => say("resolve", call, call.callId, outcome))
-    ),
-    ...open(RunExit.approvalsOf(run)).flatMap((call) =>
-      ["approve", "reject"].map((verb) => say(verb, call, call.callId))
-    ),
-    ...open(question === undefined ? [] : [question]).map((asked) => say("answer", asked, "YOUR ANSWER"))
+    ...open(RunExit.unknownOf(run)).flatMap((call) => commands({ do: "resolve", ...call })),
+    ...open(RunExit.approvalsOf(run)).flatMap((call) => commands({ do: "decide", ...call })),
+    ...open(question === undefined ? [] : [question]).flatMap((asked) => commands({ do: "answer", ...asked }))
   ]
 }
 
 /**
  * The commands by which a run that has stopped goes on: what people have to settle first, or if there is nothing of the
- * kind, the one that resumes it. None for a run that has completed, or whose store ends with this process. `settled`
- * names the calls about which somebody has spoken since.
+ * kind, the one that resumes it. None for a run that has completed, for a child that has told its parent how it ended, or
+ * where the store ends with this process. `settled` names the calls about which somebody has spoken since.
  */
 export const next = (
   run: RunState,
   where: Where,
   settled: ReadonlySet<string> = new Set()
 ): ReadonlyArray<string> => {
-  if (run.status === "completed" || Store.isFleeting(where.store)) return []
+  if (run.status === "completed" || hasTold(run) || Store.isFleeting(where.store)) return []
   if (run.status === "running") return [resume(where)]
   const first = settling(run, where, settled)
   return first.length === 0 || run.status === "failed" ? [...first, resume(where, ...taking(run))] : first
@@ -141,9 +166,16 @@ export const earlier = ({ problem }: Pick<Call, "problem">): ReadonlyArray<strin
     ? []
     : [`    an earlier decision could not be used: ${Output.plain(Output.oneLine(problem))}`]
 
+/** The handoff of a run that is kept there. Nothing is to be done about one whose store ends with this process. */
+export const handoff = (run: RunState, where: Where): Handoff.Handoff => {
+  const { root } = where
+  const handoff = Handoff.of(run, { root, commands: commandsFor(run, where) })
+  return Store.isFleeting(where.store) ? { ...handoff, next: [] } : handoff
+}
+
 /** What a run that has stopped at a limit hands over; `null` for any other. */
-const handoffOf = (run: RunState, where: Where): Handoff | null =>
-  run.reason === "max_turns" || run.reason === "max_budget" ? HandoffScreen.of(run, where) : null
+const handoffOf = (run: RunState, where: Where): Handoff.Handoff | null =>
+  run.reason === "max_turns" || run.reason === "max_budget" ? handoff(run, where) : null
 
 /** A run for a program: where it stands, what it has used, and how it goes on. */
 export const toJson = (run: RunState, where: Where) => ({
@@ -177,7 +209,7 @@ const saidElsewhere: ReadonlySet<HandoffScreen.Part> = new Set(["task", "unknown
 
 const mostLines = 6
 
-const handedOver = (handoff: Handoff, most: number): ReadonlyArray<string> =>
+const handedOver = (handoff: Handoff.Handoff, most: number): ReadonlyArray<string> =>
   HandoffScreen.parts(handoff, saidElsewhere, most).flatMap(({ lines, title }) => [
     `  ${title}:`,
     ...lines.map((line) => `    ${line}`)

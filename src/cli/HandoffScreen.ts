@@ -1,22 +1,8 @@
 /**
- * A handoff as the command line shows it: with commands that name its store, and fit for a terminal.
+ * A handoff as the command line shows it: fit for a terminal, in whole or in part.
  */
 import * as Handoff from "../run/Handoff.ts"
-import type { RunState } from "../run/RunState.ts"
-import type { Where } from "./Ending.ts"
 import * as Output from "./Output.ts"
-import * as ShellWords from "./ShellWords.ts"
-import * as Store from "./Store.ts"
-
-/** The handoff of a run that is kept there. Nothing is to be done about one whose store ends with this process. */
-export const of = (run: RunState, { agent, root, store }: Where): Handoff.Handoff => {
-  const handoff = Handoff.of(run, {
-    program: Output.self,
-    root,
-    flags: [...(agent === undefined ? [] : ShellWords.flagged("--agent", agent)), ...Store.flags(store)]
-  })
-  return Store.isFleeting(store) ? { ...handoff, next: [] } : handoff
-}
 
 /** The names of the parts of a handoff. */
 export type Part = Handoff.Section["name"]

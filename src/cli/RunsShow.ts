@@ -214,7 +214,7 @@ const standing = (input: Input) =>
         ? [Ending.follow(where), Ending.cancel(where)]
         : Ending.next(state, where, new Set(said.keys()))
     // Whoever takes a run over needs none of one that has its answer.
-    const handoff = state.status === "completed" ? undefined : HandoffScreen.of(state, where)
+    const handoff = state.status === "completed" ? undefined : Ending.handoff(state, where)
     if (input.handoff && !input.json) {
       if (handoff !== undefined) return yield* Output.print(HandoffScreen.markdown(handoff))
       return yield* new Output.CommandFailed({

@@ -107,7 +107,7 @@ export const existing = (
 export const shown = (where: string): string => (isPostgres(where) ? Password.hidden(where) : where)
 
 /** `--store` in a command that a person is told to run: none for the default, and never with a password. */
-export const flags = (where: string): ReadonlyArray<string> =>
+const flags = (where: string): ReadonlyArray<string> =>
   where === defaultFile ? [] : ShellWords.flagged("--store", shown(where))
 
 /** The same as a shell takes it, to be put behind a command. */

@@ -6,7 +6,7 @@
  */
 import * as Schema from "effect/Schema"
 import * as EvidenceIndex from "./EvidenceIndex.ts"
-import { type CommandLine, Step, stepsOf } from "./GoingOn.ts"
+import { type Showing, Step, stepsOf } from "./GoingOn.ts"
 import { Exhausted } from "./Limits.ts"
 import { type Message, textOf } from "./Message.ts"
 import { Handling, Parent, Reason, RunStatus } from "./RunEvent.ts"
@@ -14,7 +14,7 @@ import * as State from "./RunState.ts"
 import { approvalsOf, questionOf, unknownOf } from "./Waiting.ts"
 
 export type { Child, Command, FileRead, Observation, Source } from "./EvidenceIndex.ts"
-export type { CommandLine, Step } from "./GoingOn.ts"
+export type { Showing, Step, Todo } from "./GoingOn.ts"
 export { type Section, sections, toMarkdown } from "./HandoffText.ts"
 
 const { Call, cut, inShort } = EvidenceIndex
@@ -252,7 +252,7 @@ const leftOutOf = (items: ReadonlyArray<unknown>): number => Math.max(0, items.l
 /**
  * The handoff of a run, whatever it has stopped for. Pure, and worked out anew each time: a run that goes on has another
  * one afterwards. Lists hold their newest 200 entries, and `leftOut` counts the others; what waits, what goes on and
- * what is unknown is always there in full. `line` is for a command line that shows it, whose commands need more flags.
+ * what is unknown is always there in full. `showing` is for a program that shows it, and has commands for what is to be done.
  *
  * @example
  * ```ts
@@ -269,7 +269,7 @@ const leftOutOf = (items: ReadonlyArray<unknown>): number => Math.max(0, items.l
  * const later = Effect.map(RunStore.load("night-shift"), ({ state }) => Handoff.of(state))
  * ```
  */
-export const of = (state: State.RunState, line: CommandLine = {}): Handoff => {
+export const of = (state: State.RunState, showing: Showing = {}): Handoff => {
   const { agent, detail, exhausted, parent, reason, runId, startedAt, status, updatedAt } = state
   const { changes, children, commands, files, observations, sources } = EvidenceIndex.of(state)
   const { live, over } = operationsOf(state)
@@ -309,7 +309,7 @@ export const of = (state: State.RunState, line: CommandLine = {}): Handoff => {
     refused: newest(refused),
     ...(contract === undefined ? undefined : { contract }),
     spend: spentOf(state),
-    next: stepsOf(state, line),
+    next: stepsOf(state, showing),
     leftOut: {
       sources: leftOutOf(sources),
       files: leftOutOf(files),

@@ -64,14 +64,8 @@ const called = ({ args, tool }: { readonly tool: string; readonly args: string }
 
 const idOf = ({ callId }: { readonly callId: string }): string => `call ${code(callId)}`
 
-const older = (count: number, { runId }: Handoff.Handoff): ReadonlyArray<string> =>
-  count === 0
-    ? []
-    : [
-        item(
-          `and ${count} more before these, which are in the journal: ${code(`checkrein runs show ${runId} --events`)}`
-        )
-      ]
+const older = (count: number): ReadonlyArray<string> =>
+  count === 0 ? [] : [item(`and ${count} more before these, which are in the journal`)]
 
 const handlings: Record<NonNullable<Handoff.LiveOperation["handling"]>, string> = {
   detached: "it was left to go on",
@@ -192,9 +186,9 @@ const spend = ({
 }
 
 const next = (steps: Handoff.Handoff["next"]): ReadonlyArray<string> =>
-  steps.flatMap(({ api, command, what }, index) => [
+  steps.flatMap(({ api, commands = [], what }, index) => [
     `${index + 1}. ${what.replace(unsafe, " ")}`,
-    ...(command === undefined ? [] : [`   - ${code(command)}`]),
+    ...commands.map((command) => `   - ${code(command)}`),
     `   - ${code(api)}`
   ])
 
@@ -216,24 +210,24 @@ export const sections = (handoff: Handoff.Handoff): ReadonlyArray<Section> => {
     ),
     waiting: waiting(handoff.waiting),
     contract: contract(handoff.contract),
-    refused: [...older(leftOut.refused, handoff), ...handoff.refused.map((call) => item(called(call)))],
+    refused: [...older(leftOut.refused), ...handoff.refused.map((call) => item(called(call)))],
     sources: [
-      ...older(leftOut.sources, handoff),
+      ...older(leftOut.sources),
       ...handoff.sources.map((source) => item(`${code(source.name)}${digestOf(source)}`))
     ],
     files: [
-      ...older(leftOut.files, handoff),
+      ...older(leftOut.files),
       ...handoff.files.map((file) => {
         const part = file.part === undefined ? "" : `, ${code(file.part)}`
         return item(`${code(file.name)}${part}${digestOf(file)}`)
       })
     ],
-    commands: [...older(leftOut.commands, handoff), ...handoff.commands.map(command)],
-    endedOperations: [...older(leftOut.endedOperations, handoff), ...handoff.endedOperations.map(ended)],
-    changes: [...older(leftOut.changes, handoff), ...handoff.changes.map(observation)],
-    observations: [...older(leftOut.observations, handoff), ...handoff.observations.map(observation)],
+    commands: [...older(leftOut.commands), ...handoff.commands.map(command)],
+    endedOperations: [...older(leftOut.endedOperations), ...handoff.endedOperations.map(ended)],
+    changes: [...older(leftOut.changes), ...handoff.changes.map(observation)],
+    observations: [...older(leftOut.observations), ...handoff.observations.map(observation)],
     children: [
-      ...older(leftOut.children, handoff),
+      ...older(leftOut.children),
       ...handoff.children.map((child) =>
         item(
           `run ${code(child.runId)} (${called(child)}) ${children[child.standing]}, ${dollars(child.costUsd)}`

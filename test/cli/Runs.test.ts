@@ -304,7 +304,7 @@ describe("a run with a sub-agent and a contract", () => {
 
     const below = (await runs("show", child, "--handoff", ...agent)).stdout
     const flags = `--agent ${agentModule("asker")} ${store.join(" ")}`
-    expect(below).toContain(`\`checkrein runs approve ${child} p2 ${flags}\``)
+    expect(below).toContain(`\`checkrein runs approve ${child} p2 --resume ${flags}\``)
     expect(below).toContain(`\`checkrein runs resume ${runId} ${flags}\``)
     expect(below).toContain(`It was started by call \`k1\` of run \`${runId}\`.`)
     const above = parsed(await runs("show", runId, "--json")).handoff

@@ -108,9 +108,9 @@ describe("checkrein demo", () => {
       handoff: { exhausted: { resource: "tool_calls", limit: 3 } }
     })
     const { handoff, runId } = await json("runaway", "--max-calls", "3")
-    expect(handoff.next[0].command).toBe(
+    expect(handoff.next[0].commands).toEqual([
       `checkrein runs resume ${runId} --max-calls 6 --store ${path("runs.db")}`
-    )
+    ])
     expect(await json("runaway", "--max-tokens", "600")).toMatchObject({ turns: 3, reason: "max_budget" })
     expect(await json("slow", "--max-time", "50ms")).toMatchObject({
       status: "budget_exceeded",

@@ -553,8 +553,7 @@ describe("what was used", () => {
 })
 
 describe("how to go on", () => {
-  const steps = (...bodies: ReadonlyArray<Written>) =>
-    of(...bodies).next.map(({ api, command }) => [api, command])
+  const steps = (...bodies: ReadonlyArray<Written>) => of(...bodies).next.map(({ api }) => api)
   const stops = (
     resource: "turns" | "usd" | "tokens" | "time" | "tool_calls",
     limit: number,
@@ -569,17 +568,15 @@ describe("how to go on", () => {
     )
 
   it.each([
-    [stops("turns", 20), "turns: 40", "--max-turns 40"],
-    [stops("usd", 0.05, 0.0512), "usd: 0.1", "--max-usd 0.1"],
-    [stops("tokens", 1000), "tokens: 2000", "--max-tokens 2000"],
-    [stops("time", 600_000), 'time: "1200 seconds"', "--max-time 1200s"],
-    [stops("tool_calls", 12), "toolCalls: 24", "--max-calls 24"],
-    [stops("turns", 0), "turns: 1", "--max-turns 1"],
-    [stops("turns", 2, 9), "turns: 18", "--max-turns 18"]
-  ])("from a limit: with twice as much (%#)", (ending, code, flags) => {
-    expect(steps(started(), ending)).toEqual([
-      [`Agent.resume(agent, "run", { limits: { ${code} } })`, `checkrein runs resume run ${flags}`]
-    ])
+    [stops("turns", 20), "turns: 40"],
+    [stops("usd", 0.05, 0.0512), "usd: 0.1"],
+    [stops("tokens", 1000), "tokens: 2000"],
+    [stops("time", 600_000), 'time: "1200 seconds"'],
+    [stops("tool_calls", 12), "toolCalls: 24"],
+    [stops("turns", 0), "turns: 1"],
+    [stops("turns", 2, 9), "turns: 18"]
+  ])("from a limit: with twice as much (%#)", (ending, code) => {
+    expect(steps(started(), ending)).toEqual([`Agent.resume(agent, "run", { limits: { ${code} } })`])
   })
 
   it("what is undecided, unknown or asked comes first", () => {
@@ -592,51 +589,60 @@ describe("how to go on", () => {
         outOfTurns
       )
     ).toEqual([
-      ['Agent.decide({ runId: "run", callId: "c5" }, Agent.approve())', "checkrein runs approve run c5"],
-      [
-        'Agent.resolve({ runId: "run", callId: "c3" }, Agent.happened())',
-        "checkrein runs resolve run c3 happened"
-      ],
-      ['Agent.resume(agent, "run", { limits: { turns: 4 } })', "checkrein runs resume run --max-turns 4"]
+      'Agent.decide({ runId: "run", callId: "c5" }, Agent.approve()) // or Agent.reject()',
+      'Agent.resolve({ runId: "run", callId: "c3" }, Agent.happened()) // or Agent.didNotHappen',
+      'Agent.resume(agent, "run", { limits: { turns: 4 } })'
     ])
     expect(steps(started(), ...turn(1, [question]), stopped("interrupted", "input"))).toEqual([
-      [
-        'Agent.resume(agent, "run", { message: "THE ANSWER" })',
-        "checkrein runs resume run --message 'THE ANSWER'"
-      ]
+      'Agent.answer("run", "THE ANSWER")',
+      'Agent.resume(agent, "run")'
     ])
   })
 
   it("from a failure by force, from a Stop as it is, and nothing for what has completed", () => {
     expect(steps(started(), stopped("failed", "defect"))).toEqual([
-      ['Agent.resume(agent, "run", { force: true })', "checkrein runs resume run --force"]
+      'Agent.resume(agent, "run", { force: true })'
     ])
-    expect(steps(started(), stopped("interrupted", "cancelled"))).toEqual([
-      ['Agent.resume(agent, "run")', "checkrein runs resume run"]
-    ])
-    expect(steps(started())[0]?.[0]).toBe('Agent.resume(agent, "run")')
+    expect(steps(started(), stopped("interrupted", "cancelled"))).toEqual(['Agent.resume(agent, "run")'])
+    expect(steps(started())).toEqual(['Agent.resume(agent, "run")'])
     expect(steps(started(), ...turn(1, []), stopped("completed", "answered"))).toEqual([])
   })
 
   it("a child goes on with its parent, unless that was told of its end", () => {
     const parent = { runId: "top", callId: "k1" }
     const suspended = steps({ ...startedWith({}), parent }, stopped("interrupted", "provider"))
-    expect(suspended).toEqual([['Agent.resume(agent, "top")', "checkrein runs resume top"]])
+    expect(suspended).toEqual(['Agent.resume(agent, "top")'])
     const below = Handoff.of(stateOf([{ ...startedWith({}), parent }, stopped("interrupted", "provider")]), {
-      root: "root",
-      flags: ["--store", "my runs.db"]
+      root: "root"
     })
-    expect(below.next[0]?.command).toBe("checkrein runs resume root --store 'my runs.db'")
+    expect(below.next).toEqual([
+      { what: "resume run root, under which this one was started", api: 'Agent.resume(agent, "root")' }
+    ])
     const ended = steps({ ...startedWith({}), parent }, outOfTurns)
-    expect(ended).toEqual([['Agent.resume(agent, "run", { limits: { turns: 4 } })', undefined]])
+    expect(ended).toEqual(['Agent.resume(agent, "run", { limits: { turns: 4 } })'])
   })
 
-  it("ids that a shell would take for something else", () => {
-    const handoff = (runId: string) => Handoff.of(stateOf([started(), outOfTurns], runId)).next[0]?.command
-    expect(handoff("-r")).toBe("checkrein runs resume --max-turns 4 -- -r")
-    expect(handoff("it's")).toBe(`checkrein runs resume 'it'\\''s' --max-turns 4`)
-    const flagged = Handoff.of(stateOf([started(), outOfTurns], "-r"), { flags: ["--store=-s.db"] })
-    expect(flagged.next[0]?.command).toBe("checkrein runs resume --max-turns 4 --store=-s.db -- -r")
+  it("has the commands of a program that shows it, for each thing that is to be done", () => {
+    const waits = [
+      started(),
+      ...turn(1, [remove, save, question]),
+      start(save),
+      result(save, { disposition: "unknown" }),
+      outOfTurns
+    ]
+    const shown = Handoff.of(stateOf(waits), {
+      commands: (todo) => (todo.do === "resume" ? [] : [`${todo.do} ${"callId" in todo ? todo.callId : ""}`])
+    })
+    expect(shown.next.map(({ commands }) => commands)).toEqual([
+      ["decide c5"],
+      ["resolve c3"],
+      ["answer "],
+      undefined
+    ])
+    expect(Handoff.toMarkdown(shown)).toContain(
+      "1. decide whether delete_file (call c5) may run: approve or reject it\n   - `decide c5`\n   - `Agent.decide("
+    )
+    expect(of(...waits).next.every(({ commands }) => commands === undefined)).toBe(true)
   })
 })
 
@@ -663,9 +669,7 @@ describe("a long run", () => {
     expect(longer.observations).toHaveLength(200)
     expect(longer.leftOut.observations).toBe(60)
     expect(longer.observations.at(-1)?.callId).toBe("r259")
-    expect(Handoff.toMarkdown(longer)).toContain(
-      "- and 60 more before these, which are in the journal: `checkrein runs show run --events`"
-    )
+    expect(Handoff.toMarkdown(longer)).toContain("- and 60 more before these, which are in the journal\n")
     expect(longer.waiting.calls, "what waits is there in full").toHaveLength(260)
   })
 
@@ -737,7 +741,6 @@ A run of \`analyst\`. It stopped at TIME without an answer, max turns exceeded: 
 ## To go on
 
 1. resume the run with more room, say twice as much
-   - \`checkrein runs resume run --max-turns 6\`
    - \`Agent.resume(agent, "run", { limits: { turns: 6 } })\`
 `)
   })
