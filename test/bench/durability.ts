@@ -11,7 +11,7 @@ import * as Workload from "./workload.ts"
 
 type Store = RunStore["Service"]
 
-const rounds = 15
+const rounds = 45
 const turns = 60
 
 /** Milliseconds of the median append of 500 bytes to a file that is then brought to the disk. */

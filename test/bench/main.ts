@@ -20,7 +20,7 @@ const row = (what: string, measured: string, allowed: string, within: boolean): 
 const round = (value: number, digits = 0): string => value.toFixed(digits)
 
 console.log("per turn, without transport (µs: by hand / over Chat / Checkrein)")
-const costs = [await overhead(3, 900), await overhead(100, 45), await overhead(400, 15)] as const
+const costs = [await overhead(3, 3_000), await overhead(100, 90), await overhead(400, 24)] as const
 for (const cost of costs) {
   const all = `${round(cost.bare, 1)} / ${round(cost.chat)} / ${round(cost.checkrein)}`
   console.log(`      ${`${cost.turns} turns`.padEnd(46)} ${all.padStart(14)}`)
@@ -40,7 +40,7 @@ const { own, shared } = claims()
 row("a claim by a run's own limits", `${round(own, 2)} µs`, "10 µs", own <= 10)
 row("a claim from a shared budget in memory", `${round(shared, 2)} µs`, "10 µs", shared <= 10)
 
-const http = await overHttp(300)
+const http = await overHttp(1_200)
 row(
   "3 turns over HTTP, against fetch by hand",
   `${round(http.ratio, 2)} times`,
