@@ -115,7 +115,16 @@ export type ToolServices<Tools extends Record<string, Tool.Any>> =
 // The definition behind an agent: its types are the agent's own, so nothing outside this module sees it.
 const definitions = new WeakMap<object, Definition>()
 
-/** Whether a value is an agent that this copy of the library has made. */
+/**
+ * Whether a value is an agent that this copy of the library has made.
+ *
+ * @example
+ * ```ts
+ * import { Agent } from "checkrein"
+ *
+ * Agent.isAgent(Agent.make("poet")) // => true
+ * ```
+ */
 export const isAgent = (u: unknown): u is Agent<unknown, unknown, unknown> =>
   typeof u === "object" && u !== null && definitions.has(u)
 
@@ -296,6 +305,13 @@ export const create = <A, E, R>(
 /**
  * Stops a run, whoever drives it: its driver is told and stops within a second; a run that nobody drives is stopped at
  * once. `reason` becomes the detail of its ending. A run that has completed, failed or stopped at a limit stays as it is.
+ *
+ * @example
+ * ```ts
+ * import { Agent } from "checkrein"
+ *
+ * const stop = Agent.cancel("night-shift", "the shift is over")
+ * ```
  */
 export const cancel: (
   runId: string,

@@ -11,13 +11,32 @@ export type Decision =
   | { readonly _tag: "Approve"; readonly args?: Schema.Json }
   | { readonly _tag: "Reject"; readonly reason?: string }
 
-/** The call may run; with `args`, with these arguments instead, which then are what was approved. */
+/**
+ * The call may run; with `args`, with these arguments instead, which then are what was approved.
+ *
+ * @example
+ * ```ts
+ * import { Agent } from "checkrein"
+ *
+ * const asAsked = Agent.approve()
+ * const elsewhere = Agent.approve({ args: { path: "old.log" } })
+ * ```
+ */
 export const approve = (options: { readonly args?: Schema.Json } = {}): Decision => ({
   _tag: "Approve",
   ...options
 })
 
-/** The call may not run; the model is told so, with the reason if there is one. */
+/**
+ * The call may not run; the model is told so, with the reason if there is one.
+ *
+ * @example
+ * ```ts
+ * import { Agent } from "checkrein"
+ *
+ * const no = Agent.reject("keep the logs")
+ * ```
+ */
 export const reject = (reason?: string): Decision => ({
   _tag: "Reject",
   ...(reason === undefined ? undefined : { reason })
@@ -105,6 +124,18 @@ export const decide = (
 
 /**
  * Records the answer to the question that a run, or a sub-agent of it, has stopped for; the run is resumed separately.
+ *
+ * @example
+ * ```ts
+ * import * as Effect from "effect/Effect"
+ * import { Agent } from "checkrein"
+ *
+ * declare const analyst: Agent.Agent<string>
+ *
+ * const goOn = Agent.answer("night-shift", "the one from May", { by: "ann" }).pipe(
+ *   Effect.andThen(Agent.resume(analyst, "night-shift"))
+ * )
+ * ```
  */
 export const answer = (
   runId: string,
@@ -133,17 +164,51 @@ export type Resolution =
   | { readonly _tag: "Happened"; readonly content: string }
   | { readonly _tag: "DidNotHappen" }
 
-/** It happened, with this result in words for the model. */
+/**
+ * It happened, with this result in words for the model.
+ *
+ * @example
+ * ```ts
+ * import { Agent } from "checkrein"
+ *
+ * const sent = Agent.happened("The mail is in the outbox.")
+ * ```
+ */
 export const happened = (content: string = Words.happened): Resolution => ({
   _tag: "Happened",
   content
 })
 
-/** It did not happen. The model is told so, and may call again. */
+/**
+ * It did not happen. The model is told so, and may call again.
+ *
+ * @example
+ * ```ts
+ * import { Agent } from "checkrein"
+ *
+ * const lost = Agent.resolve({ runId: "night-shift", callId: "c1" }, Agent.didNotHappen)
+ * ```
+ */
 export const didNotHappen: Resolution = { _tag: "DidNotHappen" }
 
 /**
  * Records what became of a call of unknown outcome; the run is resumed separately.
+ *
+ * @example
+ * ```ts
+ * import * as Effect from "effect/Effect"
+ * import { Agent } from "checkrein"
+ *
+ * declare const mailer: Agent.Agent<string>
+ *
+ * const program = Agent.run(mailer, "Tell them.").pipe(
+ *   Effect.catchTag("OutcomeUnknown", ({ calls, run }) =>
+ *     Effect.forEach(calls, (call) => Agent.resolve(call, Agent.didNotHappen, { by: "ann" })).pipe(
+ *       Effect.andThen(Agent.resume(mailer, run.runId))
+ *     )
+ *   )
+ * )
+ * ```
  */
 export const resolve = (
   call: CallRef,

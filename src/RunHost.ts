@@ -64,7 +64,17 @@ export interface Options {
 /** What a host could not do for a run: its store failed, or its agent cannot be run as it is. */
 export type Failure = RunStoreError | RunBusy | Agent.Refused | UnknownAgent
 
-/** A host of runs. */
+/**
+ * A host of runs.
+ *
+ * @example
+ * ```ts
+ * import * as Effect from "effect/Effect"
+ * import { RunHost } from "checkrein"
+ *
+ * const stop = Effect.flatMap(RunHost.RunHost, (host) => host.cancel("ticket-7", "the ticket was closed"))
+ * ```
+ */
 export class RunHost extends Context.Service<
   RunHost,
   {

@@ -27,7 +27,19 @@ export interface Sink {
   readonly write: (event: LiveEvent) => void
 }
 
-/** The sink that keeps nothing. */
+/**
+ * The sink that keeps nothing.
+ *
+ * @example
+ * ```ts
+ * import * as Effect from "effect/Effect"
+ * import { RunTrace } from "checkrein"
+ *
+ * declare const program: Effect.Effect<string>
+ *
+ * const unseen = Effect.provideService(program, RunTrace.RunTrace, RunTrace.none)
+ * ```
+ */
 export const none: Sink = { write: () => {} }
 
 /**

@@ -55,6 +55,7 @@ export interface Message {
   readonly tool_calls?: ReadonlyArray<Wire.ToolCall>
 }
 
+/** What comes of a request: the answer with what it used, or the way in which there is none. */
 export type Outcome = Played | Script.Failure | Script.Disconnect
 
 /** Plays one script; the failures of the options are consumed across all requests to this player. */

@@ -46,6 +46,14 @@ export const layer = (prices: { readonly [model: string]: Money.Price }): Layer.
  * `LLM_PRICE_CACHED_INPUT` and `LLM_PRICE_CACHE_WRITE` (USD per million tokens). Without any of them it adds nothing.
  *
  * Fails with `ConfigError` if a price is not a number of zero or more, or if only a part of what is needed is set.
+ *
+ * @example
+ * ```ts
+ * import * as Layer from "effect/Layer"
+ * import { ChatCompletions, PriceBook } from "checkrein/provider"
+ *
+ * const Model = Layer.merge(ChatCompletions.layerConfig(), PriceBook.layerConfig)
+ * ```
  */
 export const layerConfig: Layer.Layer<never, Config.ConfigError> = Layer.unwrap(
   Effect.promise(() => import("./PriceConfig.ts")).pipe(
@@ -54,6 +62,16 @@ export const layerConfig: Layer.Layer<never, Config.ConfigError> = Layer.unwrap(
   )
 )
 
-/** The price of a model, if it is known. */
+/**
+ * The price of a model, if it is known.
+ *
+ * @example
+ * ```ts
+ * import * as Effect from "effect/Effect"
+ * import { PriceBook } from "checkrein/provider"
+ *
+ * const price = Effect.provide(PriceBook.priceOf("large"), PriceBook.layer({ large: { input: 2, output: 12 } }))
+ * ```
+ */
 export const priceOf = (model: string): Effect.Effect<Option.Option<Money.Price>> =>
   Effect.map(PriceBook, (book) => Option.fromUndefinedOr(book.get(model)))

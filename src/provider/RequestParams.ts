@@ -61,7 +61,19 @@ export const RequestParams = Context.Reference<RequestParams>("checkrein/Request
  */
 export const CapsOutput = Context.Reference<boolean>("checkrein/CapsOutput", { defaultValue: () => false })
 
-/** Runs an effect with these parameters added to those in force; the ones given here win. */
+/**
+ * Runs an effect with these parameters added to those in force; the ones given here win.
+ *
+ * @example
+ * ```ts
+ * import { Agent } from "checkrein"
+ * import { RequestParams } from "checkrein/provider"
+ *
+ * declare const poet: Agent.Agent<string>
+ *
+ * const short = Agent.run(poet, "Why do logs rotate?").pipe(RequestParams.add({ maxOutputTokens: 200 }))
+ * ```
+ */
 export const add =
   (params: RequestParams) =>
   <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>

@@ -52,6 +52,7 @@ export interface Disconnect {
   readonly latency?: Duration.Input
 }
 
+/** What a script says in one turn: an answer, an error status, or a connection that is lost. */
 export type Reply = Answer | Failure | Disconnect
 
 /** The conversation so far, with answers to what scripts ask of it. */
@@ -118,7 +119,16 @@ export const make = (
         length: lines.length
       }
 
-/** A reply of text. */
+/**
+ * A reply of text.
+ *
+ * @example
+ * ```ts
+ * import { Scripted } from "checkrein/provider"
+ *
+ * const answer = Scripted.text("There was a timeout.", { latency: "2 seconds" })
+ * ```
+ */
 export const text = (text: string, options: ReplyOptions = {}): Answer => ({
   _tag: "Answer",
   text,
@@ -129,6 +139,14 @@ export const text = (text: string, options: ReplyOptions = {}): Answer => ({
 /**
  * A reply that calls a tool. The arguments are an object, or a string that is sent as it stands, JSON or not. The id may
  * be empty, as some endpoints have it.
+ *
+ * @example
+ * ```ts
+ * import { Scripted } from "checkrein/provider"
+ *
+ * const read = Scripted.call("read_file", { path: "a.log" }, { id: "c1" })
+ * const broken = Scripted.call("read_file", '{"path": "a.l')
+ * ```
  */
 export const call = (
   name: string,
@@ -150,7 +168,16 @@ export const call = (
   }
 }
 
-/** One turn made of several replies: their texts joined, all their calls; of options given twice the last wins. */
+/**
+ * One turn made of several replies: their texts joined, all their calls; of options given twice the last wins.
+ *
+ * @example
+ * ```ts
+ * import { Scripted } from "checkrein/provider"
+ *
+ * const both = Scripted.turn(Scripted.text("I look."), Scripted.call("list_files"))
+ * ```
+ */
 export const turn = (...replies: ReadonlyArray<Answer>): Answer =>
   Object.assign({}, ...replies, {
     _tag: "Answer",
@@ -161,6 +188,13 @@ export const turn = (...replies: ReadonlyArray<Answer>): Answer =>
 /**
  * An answer with an error status: 429, 500, 401 and so on. `retryAfter` is in seconds, or the text of the header (an HTTP
  * date, say). `code` is the machine-readable code, such as `context_length_exceeded` or `insufficient_quota`.
+ *
+ * @example
+ * ```ts
+ * import { Scripted } from "checkrein/provider"
+ *
+ * const busy = Scripted.fail(429, { retryAfter: 2 })
+ * ```
  */
 export const fail = (
   status: number,
@@ -179,7 +213,16 @@ export const fail = (
   ...(options.latency === undefined ? undefined : { latency: options.latency })
 })
 
-/** A connection that is lost before anything was answered. */
+/**
+ * A connection that is lost before anything was answered.
+ *
+ * @example
+ * ```ts
+ * import { Scripted } from "checkrein/provider"
+ *
+ * const lost = Scripted.disconnect({ latency: "1 second" })
+ * ```
+ */
 export const disconnect = (options: { readonly latency?: Duration.Input } = {}): Disconnect => ({
   _tag: "Disconnect",
   ...options
@@ -190,14 +233,33 @@ const contentText = (content: Wire.Message["content"]): string =>
     ? content
     : (content ?? []).map((part) => (part.type === "text" ? part.text : "")).join("")
 
-/** How many assistant messages there are: the turn index. */
+/**
+ * How many assistant messages there are: the turn index.
+ *
+ * @example
+ * ```ts
+ * import { Scripted } from "checkrein/provider"
+ *
+ * Scripted.turnOf([{ role: "user" }, { role: "assistant" }, { role: "tool" }]) // => 1
+ * ```
+ */
 export const turnOf = (messages: ReadonlyArray<{ readonly role: string }>): number => {
   let turn = 0
   for (const message of messages) if (message.role === "assistant") turn++
   return turn
 }
 
-/** The transcript of a request. Messages and tools are asked for only if the script looks at them. */
+/**
+ * The transcript of a request. Messages and tools are asked for only if the script looks at them.
+ *
+ * @example
+ * ```ts
+ * import { Scripted } from "checkrein/provider"
+ *
+ * const asked = Scripted.transcript(0, () => [{ role: "user", content: "Anything new?" }], () => [])
+ * asked.task // => "Anything new?"
+ * ```
+ */
 export const transcript = (
   turn: number,
   messages: () => ReadonlyArray<Wire.Message>,

@@ -44,6 +44,16 @@ const provider = "scripted"
  *
  * Fails as a real provider does, with `AiError`: what the script says (`Scripted.fail`, `Scripted.disconnect`,
  * `breakAfter`), and `InvalidRequestError` naming script and turn if the script has no reply.
+ *
+ * @example
+ * ```ts
+ * import * as Effect from "effect/Effect"
+ * import { Agent } from "checkrein"
+ * import { Scripted } from "checkrein/provider"
+ *
+ * const Model = Scripted.layer(Scripted.make("hello", [Scripted.text("Hello.")]))
+ * const greeted = Effect.provide(Agent.run(Agent.make("greeter"), "Hi."), Model)
+ * ```
  */
 export const layer = (
   script: Script.Script,

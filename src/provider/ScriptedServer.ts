@@ -37,7 +37,19 @@ export interface Listen {
   readonly port?: number
 }
 
-/** A server that is listening. */
+/**
+ * A server that is listening.
+ *
+ * @example
+ * ```ts
+ * import * as Effect from "effect/Effect"
+ * import { Scripted, ScriptedServer } from "checkrein/provider"
+ *
+ * const address = Effect.map(ScriptedServer.ScriptedServer, ({ baseUrl }) => baseUrl).pipe(
+ *   Effect.provide(ScriptedServer.layer({ scripts: [Scripted.make("hello", [Scripted.text("Hello.")])] }))
+ * )
+ * ```
+ */
 export class ScriptedServer extends Context.Service<
   ScriptedServer,
   {
@@ -180,7 +192,18 @@ const requestOf = (body: Request): Playback.Request => {
   }
 }
 
-/** The routes, to be served by any `HttpServer`. */
+/**
+ * The routes, to be served by any `HttpServer`.
+ *
+ * @example
+ * ```ts
+ * import { HttpRouter } from "effect/http"
+ * import { Scripted, ScriptedServer } from "checkrein/provider"
+ *
+ * const hello = Scripted.make("hello", [Scripted.text("Hello.")])
+ * const Served = HttpRouter.serve(ScriptedServer.routes({ scripts: [hello] }))
+ * ```
+ */
 export const routes = (options: Options): Layer.Layer<never, never, HttpRouter.HttpRouter> => {
   const { scripts, ...playback } = options
   return Layer.unwrap(
@@ -257,7 +280,18 @@ export const layer = (options: Options & Listen): Layer.Layer<ScriptedServer, Ht
   }).pipe(Layer.provideMerge(address), Layer.provide(Layer.unwrap(node)))
 }
 
-/** Starts a server that stops with the scope, and says where it is. */
+/**
+ * Starts a server that stops with the scope, and says where it is.
+ *
+ * @example
+ * ```ts
+ * import * as Effect from "effect/Effect"
+ * import { Scripted, ScriptedServer } from "checkrein/provider"
+ *
+ * const hello = Scripted.make("hello", [Scripted.text("Hello.")])
+ * const port = Effect.scoped(Effect.map(ScriptedServer.start({ scripts: [hello] }), ({ port }) => port))
+ * ```
+ */
 export const start = (
   options: Options & Listen
 ): Effect.Effect<ScriptedServer["Service"], HttpServerError.ServeError, Scope.Scope> =>

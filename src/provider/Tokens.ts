@@ -132,12 +132,31 @@ const load = async (): Promise<Tokenizer> => {
   return loaded
 }
 
-/** The tokenizer of this process; the first use loads it. */
+/**
+ * The tokenizer of this process; the first use loads it.
+ *
+ * @example
+ * ```ts
+ * import * as Effect from "effect/Effect"
+ * import { Tokens } from "checkrein/provider"
+ *
+ * const count = Effect.map(Tokens.tokenizer, (tokens) => tokens.text("What is in the log?"))
+ * ```
+ */
 export const tokenizer: Effect.Effect<Tokenizer> = Effect.suspend(() =>
   loaded === undefined ? Effect.promise(() => (loading ??= load().catch(forget))) : Effect.succeed(loaded)
 )
 
-/** The tokens of a text. */
+/**
+ * The tokens of a text.
+ *
+ * @example
+ * ```ts
+ * import { Tokens } from "checkrein/provider"
+ *
+ * const tokens = Tokens.countText("What is in the log?")
+ * ```
+ */
 export const countText = (text: string): Effect.Effect<number> =>
   Effect.map(tokenizer, (tokens) => tokens.text(text))
 
@@ -165,7 +184,16 @@ export interface CountedCall {
   readonly params: unknown
 }
 
-/** The completion tokens of a reply, by the rule above. */
+/**
+ * The completion tokens of a reply, by the rule above.
+ *
+ * @example
+ * ```ts
+ * import { Tokens } from "checkrein/provider"
+ *
+ * const tokens = Tokens.countReply("", [{ id: "c1", name: "read_file", params: { path: "a.log" } }])
+ * ```
+ */
 export const countReply = (text: string, calls: ReadonlyArray<CountedCall>): Effect.Effect<number> =>
   Effect.map(tokenizer, (tokens) =>
     tokens.reply(

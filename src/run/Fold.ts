@@ -48,7 +48,20 @@ const empty = (runId: string): Draft => ({
   inbox: 0
 })
 
-/** A copy that later events do not touch. */
+/**
+ * A copy that later events do not touch.
+ *
+ * @example
+ * ```ts
+ * import { Fold, type RunEvent, type RunState } from "checkrein"
+ *
+ * declare const state: RunState.RunState
+ * declare const event: RunEvent.RunEvent
+ *
+ * const next = Fold.snapshot(state)
+ * Fold.apply(next, event) // `state` stays as it was
+ * ```
+ */
 export const snapshot = (draft: RunState): Draft => ({
   ...draft,
   messages: draft.messages.slice(),
@@ -60,6 +73,17 @@ export const snapshot = (draft: RunState): Draft => ({
 /**
  * The state after these events, beginning with the empty run or with `from`. Folding a prefix and then the rest is
  * folding the whole. `undefined` without any event.
+ *
+ * @example
+ * ```ts
+ * import * as Effect from "effect/Effect"
+ * import { Fold, RunStore } from "checkrein"
+ *
+ * const atItsFirstTurn = Effect.gen(function* () {
+ *   const { events } = yield* RunStore.load("night-shift")
+ *   return Fold.fold(events.slice(0, events.findIndex(({ type }) => type === "turn") + 1))
+ * })
+ * ```
  */
 export const fold = (events: Iterable<RunEvent>, from?: RunState): Draft | undefined => {
   let draft = from === undefined ? undefined : snapshot(from)
@@ -70,7 +94,18 @@ export const fold = (events: Iterable<RunEvent>, from?: RunState): Draft | undef
   return draft
 }
 
-/** The state of a run whose first event this is. */
+/**
+ * The state of a run whose first event this is.
+ *
+ * @example
+ * ```ts
+ * import { Fold, type RunEvent } from "checkrein"
+ *
+ * declare const started: RunEvent.Of<"run_started">
+ *
+ * Fold.begin(started).status // => "running"
+ * ```
+ */
 export const begin = (event: RunEvent): Draft => {
   const draft = empty(event.runId)
   apply(draft, event)
@@ -175,7 +210,20 @@ const strays = (draft: Draft, { purpose }: PendingCall, event: Of<"tool_result">
   event.disposition === "refused" &&
   event.wrongArguments !== true
 
-/** Steps a draft by one event, in place. */
+/**
+ * Steps a draft by one event, in place.
+ *
+ * @example
+ * ```ts
+ * import { Fold, type RunEvent } from "checkrein"
+ *
+ * declare const started: RunEvent.Of<"run_started">
+ * declare const later: ReadonlyArray<RunEvent.RunEvent>
+ *
+ * const draft = Fold.begin(started)
+ * for (const event of later) Fold.apply(draft, event)
+ * ```
+ */
 export const apply = (draft: Draft, event: RunEvent): void => {
   draft.seq = event.seq + 1
   draft.updatedAt = event.at

@@ -192,7 +192,18 @@ const next = (steps: Handoff.Handoff["next"]): ReadonlyArray<string> =>
     `   - ${code(api)}`
   ])
 
-/** The parts of a handoff that have something to say, in the order in which they are read. */
+/**
+ * The parts of a handoff that have something to say, in the order in which they are read.
+ *
+ * @example
+ * ```ts
+ * import { Handoff, type RunState } from "checkrein"
+ *
+ * declare const run: RunState.RunState
+ *
+ * const titles = Handoff.sections(Handoff.of(run)).map(({ title }) => title)
+ * ```
+ */
 export const sections = (handoff: Handoff.Handoff): ReadonlyArray<Section> => {
   const { earlierSummary, lastWords, leftOut, summary, task } = handoff
   const lines: Record<Section["name"], ReadonlyArray<string>> = {
@@ -253,7 +264,18 @@ const standing = ({ detail = "", reason, status, stoppedAt }: Handoff.Handoff): 
     : `It stopped at ${stoppedAt} without an answer, ${why}${detail === "" ? "" : `: ${code(detail)}`}.`
 }
 
-/** A handoff as Markdown: short, its headings always in the same order, and none of them empty. */
+/**
+ * A handoff as Markdown: short, its headings always in the same order, and none of them empty.
+ *
+ * @example
+ * ```ts
+ * import { Handoff, type RunState } from "checkrein"
+ *
+ * declare const run: RunState.RunState
+ *
+ * const page = Handoff.toMarkdown(Handoff.of(run))
+ * ```
+ */
 export const toMarkdown = (handoff: Handoff.Handoff): string => {
   const { agent, parent, runId } = handoff
   const child = parent === undefined ? "" : ` It was started by ${idOf(parent)} of run ${code(parent.runId)}.`

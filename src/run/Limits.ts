@@ -149,6 +149,16 @@ const deadlineOf = ({ deadline, time }: LimitsInput): Result.Result<string | und
 /**
  * Reads limits as a user writes them. The turn limit defaults to 20; `Infinity` lifts a limit. A reserve larger than
  * its limit, or without one, is refused.
+ *
+ * @example
+ * ```ts
+ * import * as Result from "effect/Result"
+ * import { Limits } from "checkrein"
+ *
+ * const limits = Result.getOrThrow(Limits.fromInput({ usd: 0.05, time: "10 minutes" }))
+ * limits.turns // => 20
+ * limits.timeMs // => 600000
+ * ```
  */
 export const fromInput = (input: LimitsInput = {}): Result.Result<Limits, InvalidLimits> =>
   Result.gen(function* () {
@@ -179,6 +189,13 @@ const named = (input: LimitsInput): LimitsInput =>
 /**
  * `over` on top of `under`: each limit that `over` names replaces the one below it. With a limit that is lifted goes its
  * reserve.
+ *
+ * @example
+ * ```ts
+ * import { Limits } from "checkrein"
+ *
+ * Limits.override({ turns: 20, usd: 0.05 }, { turns: 40 }) // => { turns: 40, usd: 0.05 }
+ * ```
  */
 export const override = (under: LimitsInput, over: LimitsInput): LimitsInput => {
   const lifted = Object.entries(over).flatMap(([name, value]) =>
@@ -198,7 +215,16 @@ export const override = (under: LimitsInput, over: LimitsInput): LimitsInput => 
   }
 }
 
-/** The same limits, none of them above `most`; a reserve never exceeds its limit. */
+/**
+ * The same limits, none of them above `most`; a reserve never exceeds its limit.
+ *
+ * @example
+ * ```ts
+ * import { Limits } from "checkrein"
+ *
+ * Limits.lower({ turns: 20, usd: 0.05 }, { usd: 0.01 }) // => { turns: 20, usd: 0.01 }
+ * ```
+ */
 export const lower = (limits: Limits, most: { readonly usd?: number; readonly tokens?: number }): Limits => {
   const least = (a: number | undefined, b: number | undefined) =>
     a === undefined ? b : b === undefined ? a : Math.min(a, b)
@@ -213,7 +239,16 @@ export const lower = (limits: Limits, most: { readonly usd?: number; readonly to
   return limits.reserve === undefined ? lowered : { ...lowered, reserve }
 }
 
-/** Stored limits in the form in which a user writes them. */
+/**
+ * Stored limits in the form in which a user writes them.
+ *
+ * @example
+ * ```ts
+ * import { Limits } from "checkrein"
+ *
+ * Limits.toInput({ turns: 20, timeMs: 600_000 }) // => { turns: 20, time: 600000 }
+ * ```
+ */
 export const toInput = (limits: Limits): LimitsInput => {
   const amounts = ({ timeMs, ...rest }: Amounts): AmountsInput => ({
     ...rest,
@@ -232,6 +267,14 @@ export const toInput = (limits: Limits): LimitsInput => {
 /**
  * The limits of a run that is taken up at this moment (ISO 8601), after having been driven for so long (milliseconds): a
  * deadline becomes the time that is left until then.
+ *
+ * @example
+ * ```ts
+ * import { Limits } from "checkrein"
+ *
+ * const limits = Limits.anchor({ deadline: "2026-01-01T12:00:00.000Z" }, "2026-01-01T11:59:00.000Z", 5_000)
+ * limits.timeMs // => 65000
+ * ```
  */
 export const anchor = (limits: Limits, at: string, elapsedMs: number): Limits =>
   limits.deadline === undefined
@@ -285,6 +328,14 @@ const reached = (
  * The first limit, in the order turns, usd, tokens, time, tool calls, that leaves no room for another turn of this
  * purpose; `undefined` while there is room. The number of tool calls counts only where it has a reserve: without one a
  * model that has used up its calls may still answer.
+ *
+ * @example
+ * ```ts
+ * import { Limits } from "checkrein"
+ *
+ * const used: Limits.Used = { turns: 3, usd: 0.01, tokens: 900, toolCalls: 2, timeMs: 4000 }
+ * Limits.exhausted({ turns: 3 }, used, "investigate") // => { resource: "turns", used: 3, limit: 3 }
+ * ```
  */
 export const exhausted = (limits: Limits, used: Used, purpose: Purpose): Exhausted | undefined =>
   reached(
@@ -297,6 +348,15 @@ export const exhausted = (limits: Limits, used: Used, purpose: Purpose): Exhaust
 /**
  * Holds the worst case of a model call against the limits of money and tokens: succeeds if it fits, `ClaimRefused` if it
  * may not be sent. `used` is what is spent and held already.
+ *
+ * @example
+ * ```ts
+ * import * as Result from "effect/Result"
+ * import { Limits } from "checkrein"
+ *
+ * const used: Limits.Used = { turns: 3, usd: 0.01, tokens: 900, toolCalls: 2, timeMs: 4000 }
+ * Result.isFailure(Limits.hold({ usd: 0.02 }, used, { usd: 0.015, tokens: 500 }, "investigate")) // => true
+ * ```
  */
 export const hold = (
   limits: Limits,
@@ -319,20 +379,48 @@ export const hold = (
   return Result.succeed(undefined)
 }
 
-/** How long work of this purpose may still take, in milliseconds; `Infinity` without a limit. */
+/**
+ * How long work of this purpose may still take, in milliseconds; `Infinity` without a limit.
+ *
+ * @example
+ * ```ts
+ * import { Limits } from "checkrein"
+ *
+ * Limits.timeLeftMs({ timeMs: 60_000, reserve: { timeMs: 10_000 } }, 20_000, "investigate") // => 30000
+ * ```
+ */
 export const timeLeftMs = ({ reserve, timeMs }: Limits, elapsedMs: number, purpose: Purpose): number => {
   if (timeMs === undefined) return Number.POSITIVE_INFINITY
   const kept = purpose === "investigate" ? (reserve?.timeMs ?? 0) : 0
   return Math.max(0, timeMs - kept - elapsedMs)
 }
 
-/** Whether a part of a resource is kept for the handoff. */
+/**
+ * Whether a part of a resource is kept for the handoff.
+ *
+ * @example
+ * ```ts
+ * import { Limits } from "checkrein"
+ *
+ * Limits.keeps({ turns: 20, reserve: { turns: 1 } }, "turns") // => true
+ * ```
+ */
 export const keeps = ({ reserve }: Limits, resource: Resource): boolean => {
   const name = rows.find(([each]) => each === resource)?.[1]
   return name !== undefined && (reserve?.[name] ?? 0) > 0
 }
 
-/** The same limit with what has been used of it by now, unless it is that of a pool; `undefined` stays what it is. */
+/**
+ * The same limit with what has been used of it by now, unless it is that of a pool; `undefined` stays what it is.
+ *
+ * @example
+ * ```ts
+ * import { Limits } from "checkrein"
+ *
+ * const used: Limits.Used = { turns: 3, usd: 0.01, tokens: 900, toolCalls: 2, timeMs: 4000 }
+ * Limits.refresh({ resource: "turns", used: 2, limit: 3 }, used) // => { resource: "turns", used: 3, limit: 3 }
+ * ```
+ */
 export const refresh = (exhausted: Exhausted | undefined, used: Used): Exhausted | undefined => {
   const name = rows.find(([resource]) => resource === exhausted?.resource)?.[1]
   if (exhausted === undefined || name === undefined) return undefined

@@ -110,14 +110,46 @@ export type ToolMessage = typeof ToolMessage.Type
 export const Message = Schema.Union([SystemMessage, UserMessage, AssistantMessage, ToolMessage])
 export type Message = typeof Message.Type
 
-/** The text of an assistant message, its text parts joined. */
+/**
+ * The text of an assistant message, its text parts joined.
+ *
+ * @example
+ * ```ts
+ * import { Message } from "checkrein"
+ *
+ * const message: Message.AssistantMessage = {
+ *   role: "assistant",
+ *   content: [
+ *     { type: "text", text: "I look." },
+ *     { type: "tool-call", id: "c1", name: "list_files", params: {} }
+ *   ]
+ * }
+ * Message.textOf(message) // => "I look."
+ * ```
+ */
 export const textOf = (message: AssistantMessage): string => {
   let text = ""
   for (const part of message.content) if (part.type === "text") text += part.text
   return text
 }
 
-/** The tool calls of an assistant message which the harness has to execute, in the model's order. */
+/**
+ * The tool calls of an assistant message which the harness has to execute, in the model's order.
+ *
+ * @example
+ * ```ts
+ * import { Message } from "checkrein"
+ *
+ * const message: Message.AssistantMessage = {
+ *   role: "assistant",
+ *   content: [
+ *     { type: "text", text: "I look." },
+ *     { type: "tool-call", id: "c1", name: "list_files", params: {} }
+ *   ]
+ * }
+ * Message.callsOf(message).map(({ name }) => name) // => ["list_files"]
+ * ```
+ */
 export const callsOf = (message: AssistantMessage): ReadonlyArray<ToolCallPart> =>
   message.content.filter(
     (part): part is ToolCallPart => part.type === "tool-call" && part.providerExecuted !== true

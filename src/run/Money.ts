@@ -39,7 +39,16 @@ export type Usage = typeof Usage.Type
 /** A usage of nothing. */
 export const noUsage: Usage = { promptTokens: 0, completionTokens: 0 }
 
-/** The sum of two usages. */
+/**
+ * The sum of two usages.
+ *
+ * @example
+ * ```ts
+ * import { Money } from "checkrein"
+ *
+ * Money.addUsage({ promptTokens: 204, completionTokens: 23 }, Money.noUsage) // => { promptTokens: 204, completionTokens: 23 }
+ * ```
+ */
 export const addUsage = (a: Usage, b: Usage): Usage => {
   const cached = (a.cachedTokens ?? 0) + (b.cachedTokens ?? 0)
   const written = (a.cacheWriteTokens ?? 0) + (b.cacheWriteTokens ?? 0)
@@ -53,22 +62,76 @@ export const addUsage = (a: Usage, b: Usage): Usage => {
 
 const nanosPerUsd = 1_000_000_000
 
-/** An amount in USD as a number of nano-dollars, for whoever has to store it exactly. */
+/**
+ * An amount in USD as a number of nano-dollars, for whoever has to store it exactly.
+ *
+ * @example
+ * ```ts
+ * import { Money } from "checkrein"
+ *
+ * Money.toNanos(0.000684) // => 684000
+ * ```
+ */
 export const toNanos = (usd: number): number => Math.round(usd * nanosPerUsd)
 
-/** A number of nano-dollars as an amount in USD. */
+/**
+ * A number of nano-dollars as an amount in USD.
+ *
+ * @example
+ * ```ts
+ * import { Money } from "checkrein"
+ *
+ * Money.fromNanos(684_000) // => 0.000684
+ * ```
+ */
 export const fromNanos = (nanos: number): number => nanos / nanosPerUsd
 
-/** `usd` on the nano-dollar grid: the nearest amount that this module can represent. */
+/**
+ * `usd` on the nano-dollar grid: the nearest amount that this module can represent.
+ *
+ * @example
+ * ```ts
+ * import { Money } from "checkrein"
+ *
+ * Money.round(0.1 + 0.2) // => 0.3
+ * ```
+ */
 export const round = (usd: number): number => fromNanos(toNanos(usd))
 
-/** The exact sum of two amounts in USD. */
+/**
+ * The exact sum of two amounts in USD.
+ *
+ * @example
+ * ```ts
+ * import { Money } from "checkrein"
+ *
+ * Money.add(0.1, 0.2) // => 0.3
+ * ```
+ */
 export const add = (a: number, b: number): number => fromNanos(toNanos(a) + toNanos(b))
 
-/** The exact difference of two amounts in USD. */
+/**
+ * The exact difference of two amounts in USD.
+ *
+ * @example
+ * ```ts
+ * import { Money } from "checkrein"
+ *
+ * Money.subtract(0.8, 0.1) // => 0.7
+ * ```
+ */
 export const subtract = (a: number, b: number): number => fromNanos(toNanos(a) - toNanos(b))
 
-/** The largest amount in USD that can be given to each of `count`. */
+/**
+ * The largest amount in USD that can be given to each of `count`.
+ *
+ * @example
+ * ```ts
+ * import { Money } from "checkrein"
+ *
+ * Money.share(0.1, 3) // => 0.033333333
+ * ```
+ */
 export const share = (usd: number, count: number): number => fromNanos(Math.floor(toNanos(usd) / count))
 
 const million = 1_000_000n
@@ -100,7 +163,16 @@ export const costOf = (price: Price, usage: Usage): number => {
   return fromNanos(Number(up ? whole + 1n : whole))
 }
 
-/** The most that a turn of these tokens can cost in USD, whatever part of its prompt is read from or written to a cache. */
+/**
+ * The most that a turn of these tokens can cost in USD, whatever part of its prompt is read from or written to a cache.
+ *
+ * @example
+ * ```ts
+ * import { Money } from "checkrein"
+ *
+ * Money.worstCostOf({ input: 2, cacheWrite: 3, output: 12 }, { promptTokens: 1000, completionTokens: 100 }) // => 0.0042
+ * ```
+ */
 export const worstCostOf = (price: Price, usage: Usage): number =>
   costOf(
     {

@@ -70,7 +70,16 @@ const unit: Record<Limits.Resource, (amount: number) => string> = {
   tool_calls: (n) => `${n} tool calls`
 }
 
-/** How a run ends that has run out of something. */
+/**
+ * How a run ends that has run out of something.
+ *
+ * @example
+ * ```ts
+ * import { NextStep } from "checkrein"
+ *
+ * NextStep.outOf({ resource: "turns", used: 3, limit: 3 }).status // => "max_turns_exceeded"
+ * ```
+ */
 export const outOf = (exhausted: Limits.Exhausted): Ending => {
   const { limit, pool, resource, used } = exhausted
   const amount = unit[resource]
@@ -157,6 +166,16 @@ const waitingForPeople = (state: RunState): Step | undefined => {
 /**
  * What to do next, in this order: settle, unknown outcomes, limits and stop conditions, pending calls, people,
  * repetition, the model. `elapsedMs` is the time that the run has been driven so far.
+ *
+ * @example
+ * ```ts
+ * import { NextStep, type RunState } from "checkrein"
+ *
+ * declare const state: RunState.RunState
+ * declare const rules: NextStep.Rules
+ *
+ * const step = NextStep.nextStep(state, rules, state.elapsedMs)
+ * ```
  */
 export const nextStep = (state: RunState, rules: Rules, elapsedMs: number): Step => {
   const { pending } = state

@@ -406,7 +406,19 @@ const parse = (text: string): Record<string, unknown> | undefined => {
   }
 }
 
-/** An event as it is stored: one line of JSON, without the id of its run, which the store keeps beside it. */
+/**
+ * An event as it is stored: one line of JSON, without the id of its run, which the store keeps beside it.
+ *
+ * @example
+ * ```ts
+ * import { RunEvent } from "checkrein"
+ *
+ * declare const event: RunEvent.RunEvent
+ *
+ * const text = RunEvent.encode(event)
+ * const again = RunEvent.decode(event.runId, event.seq, text)
+ * ```
+ */
 export const encode = ({ runId: _, ...event }: RunEvent): string => JSON.stringify(event)
 
 /** What `encode` wrote is an event, if of a type that this build knows. */
@@ -417,6 +429,14 @@ const isKnown = (json: Record<string, unknown>): json is Record<string, unknown>
  * Reads what `encode` wrote. The number under which the text was stored must be the event's own: a journal whose rows
  * were swapped is corrupt. A text that is known to be `intact`, every letter of it, needs no schema to be believed: in
  * a long journal the schema takes most of the time.
+ *
+ * @example
+ * ```ts
+ * import * as Result from "effect/Result"
+ * import { RunEvent } from "checkrein"
+ *
+ * Result.isFailure(RunEvent.decode("night-shift", 3, '{"v": 1, "type": "tu')) // => true
+ * ```
  */
 export const decode = (
   runId: string,

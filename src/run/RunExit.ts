@@ -170,7 +170,16 @@ export const RunExit = Schema.Union([
 ])
 export type RunExit = typeof RunExit.Type
 
-/** Whether a value is one of the exits. */
+/**
+ * Whether a value is one of the exits.
+ *
+ * @example
+ * ```ts
+ * import { RunExit } from "checkrein"
+ *
+ * RunExit.isRunExit(new Error("something else")) // => false
+ * ```
+ */
 export const isRunExit: (u: unknown) => u is RunExit = Schema.is(RunExit)
 
 const isNonEmpty = <A>(items: ReadonlyArray<A>): items is readonly [A, ...Array<A>] => items.length > 0
@@ -178,6 +187,16 @@ const isNonEmpty = <A>(items: ReadonlyArray<A>): items is readonly [A, ...Array<
 /**
  * The exit that a stopped run stands for. `undefined` for a run that completed, that was cancelled (which is fiber
  * interruption) or that has not stopped.
+ *
+ * @example
+ * ```ts
+ * import { RunExit, type RunState } from "checkrein"
+ *
+ * declare const run: RunState.RunState
+ *
+ * const exit = RunExit.fromState(run)
+ * const tag = exit?._tag // such as "MaxTurnsExceeded"
+ * ```
  */
 export const fromState = (run: State.RunState): RunExit | undefined => {
   const detail = run.detail ?? ""

@@ -159,7 +159,18 @@ export const RunState: Schema.declare<RunState> = Schema.declare(looksLikeState,
   toCodecJson: () => Schema.link<RunState>()(Fields, SchemaTransformation.passthrough())
 })
 
-/** What a run has used, for the rules of `Limits`. `elapsedMs` is the time driven up to now. */
+/**
+ * What a run has used, for the rules of `Limits`. `elapsedMs` is the time driven up to now.
+ *
+ * @example
+ * ```ts
+ * import { RunState } from "checkrein"
+ *
+ * declare const run: RunState.RunState
+ *
+ * const { tokens, usd } = RunState.used(run)
+ * ```
+ */
 export const used = (state: RunState, elapsedMs: number = state.elapsedMs): Used => ({
   turns: state.turns,
   usd: state.costUsd,
@@ -168,7 +179,18 @@ export const used = (state: RunState, elapsedMs: number = state.elapsedMs): Used
   timeMs: elapsedMs
 })
 
-/** The turns and the cost (USD) of a run that stops now: a model call on its way counts at its estimate. */
+/**
+ * The turns and the cost (USD) of a run that stops now: a model call on its way counts at its estimate.
+ *
+ * @example
+ * ```ts
+ * import { RunState } from "checkrein"
+ *
+ * declare const run: RunState.RunState
+ *
+ * const { costUsd, turns } = RunState.totals(run)
+ * ```
+ */
 export const totals = ({
   claim,
   costUsd,
@@ -178,20 +200,73 @@ export const totals = ({
     ? { turns, costUsd }
     : { turns: turns + 1, costUsd: Money.add(costUsd, claim.estimate.costUsd) }
 
-/** The operations that go on, as far as the run knows. */
+/**
+ * The operations that go on, as far as the run knows.
+ *
+ * @example
+ * ```ts
+ * import { RunState } from "checkrein"
+ *
+ * declare const run: RunState.RunState
+ *
+ * const running = RunState.live(run).map(({ label }) => label)
+ * ```
+ */
 export const live = (state: RunState): ReadonlyArray<Operation> =>
   state.operations.filter(({ ended }) => ended === undefined)
 
-/** The calls that wait for a person's decision. */
+/**
+ * The calls that wait for a person's decision.
+ *
+ * @example
+ * ```ts
+ * import { RunState } from "checkrein"
+ *
+ * declare const run: RunState.RunState
+ *
+ * const asked = RunState.undecided(run).map(({ tool }) => tool)
+ * ```
+ */
 export const undecided = (state: RunState): ReadonlyArray<PendingCall> =>
   state.pending.filter((call) => call.approval === "required" && call.status === "waiting")
 
-/** The calls that were started and of which nobody can tell whether they happened. */
+/**
+ * The calls that were started and of which nobody can tell whether they happened.
+ *
+ * @example
+ * ```ts
+ * import { RunState } from "checkrein"
+ *
+ * declare const run: RunState.RunState
+ *
+ * const lost = RunState.unknownOutcomes(run).map(({ callId }) => callId)
+ * ```
+ */
 export const unknownOutcomes = (state: RunState): ReadonlyArray<PendingCall> =>
   state.pending.filter((call) => call.status === "unknown")
 
-/** The id of the run that a call of a sub-agent starts. */
+/**
+ * The id of the run that a call of a sub-agent starts.
+ *
+ * @example
+ * ```ts
+ * import { RunState } from "checkrein"
+ *
+ * RunState.childId("night-shift", "c3") // => "night-shift/c3"
+ * ```
+ */
 export const childId = (runId: string, callId: string): string => `${runId}/${callId}`
 
-/** Whether starting a call takes up what it has started before: a child run, which is no new call. */
+/**
+ * Whether starting a call takes up what it has started before: a child run, which is no new call.
+ *
+ * @example
+ * ```ts
+ * import { RunState } from "checkrein"
+ *
+ * declare const run: RunState.RunState
+ *
+ * const again = run.pending.filter(RunState.continues)
+ * ```
+ */
 export const continues = (call: PendingCall): boolean => call.agent === true && call.attempts > 0

@@ -13,19 +13,52 @@ const asRequest = (state: State.RunState) => (call: State.PendingCall) => ({
   ...(call.problem === undefined ? undefined : { problem: call.problem })
 })
 
-/** All calls that wait for a decision, those of suspended children included. */
+/**
+ * All calls that wait for a decision, those of suspended children included.
+ *
+ * @example
+ * ```ts
+ * import { RunExit, type RunState } from "checkrein"
+ *
+ * declare const run: RunState.RunState
+ *
+ * const asked = RunExit.approvalsOf(run).map(({ tool }) => tool)
+ * ```
+ */
 export const approvalsOf = (state: State.RunState): ReadonlyArray<ApprovalRequest> => [
   ...State.undecided(state).map(asRequest(state)),
   ...state.pending.flatMap((call) => call.suspension?.approvals ?? [])
 ]
 
-/** All calls of unknown outcome, those of suspended children included. */
+/**
+ * All calls of unknown outcome, those of suspended children included.
+ *
+ * @example
+ * ```ts
+ * import { RunExit, type RunState } from "checkrein"
+ *
+ * declare const run: RunState.RunState
+ *
+ * const lost = RunExit.unknownOf(run).map(({ callId }) => callId)
+ * ```
+ */
 export const unknownOf = (state: State.RunState): ReadonlyArray<ApprovalRequest> => [
   ...State.unknownOutcomes(state).map(asRequest(state)),
   ...state.pending.flatMap((call) => call.suspension?.unknown ?? [])
 ]
 
-/** The question a run waits for an answer to: its own, or a child's. */
+/**
+ * The question a run waits for an answer to: its own, or a child's.
+ *
+ * @example
+ * ```ts
+ * import { RunExit, type RunState } from "checkrein"
+ *
+ * declare const run: RunState.RunState
+ *
+ * const question = RunExit.questionOf(run)?.text
+ * ```
+ */
 export const questionOf = (
   state: State.RunState
 ): { readonly runId: string; readonly callId: string; readonly text: string } | undefined => {

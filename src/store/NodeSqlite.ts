@@ -201,6 +201,20 @@ const connect = (db: DatabaseSync, whenFree: Schedule.Schedule<unknown>): SqlCon
  * the file, if no other connection uses it.
  *
  * Fails with `SqlError`, in words, when the file cannot be opened, is no database, or cannot be written.
+ *
+ * @example
+ * ```ts
+ * import * as Effect from "effect/Effect"
+ * import * as Layer from "effect/Layer"
+ * import { Reactivity } from "effect/reactivity"
+ * import { SqlClient } from "effect/sql"
+ * import * as NodeSqlite from "checkrein/sqlite"
+ *
+ * const Client = Layer.effect(SqlClient.SqlClient, NodeSqlite.make({ filename: "app.db" })).pipe(
+ *   Layer.provide(Reactivity.layer)
+ * )
+ * const count = Effect.flatMap(SqlClient.SqlClient, (sql) => sql`SELECT count(*) FROM orders`).pipe(Effect.provide(Client))
+ * ```
  */
 export const make = (
   options: Options

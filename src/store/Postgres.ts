@@ -128,6 +128,18 @@ const patience = "3 seconds"
  * Opens a pool of connections for as long as the scope is open, and sees that the server answers.
  *
  * Fails with `SqlError`, in words, when it does not, or refuses this user or this database.
+ *
+ * @example
+ * ```ts
+ * import * as Effect from "effect/Effect"
+ * import { Reactivity } from "effect/reactivity"
+ * import * as Postgres from "checkrein/postgres"
+ *
+ * const now = Effect.gen(function* () {
+ *   const sql = yield* Postgres.make({ url: "postgres://app@db.example/app" })
+ *   return yield* sql`SELECT now()`
+ * }).pipe(Effect.scoped, Effect.provide(Reactivity.layer))
+ * ```
  */
 export const make = ({
   connectTimeout,

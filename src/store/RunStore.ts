@@ -152,7 +152,20 @@ export const LeaseTime = Context.Reference<Duration.Input>("checkrein/LeaseTime"
   defaultValue: () => "15 seconds"
 })
 
-/** The store of runs. */
+/**
+ * The store of runs.
+ *
+ * @example
+ * ```ts
+ * import * as Effect from "effect/Effect"
+ * import { RunStore } from "checkrein/store"
+ *
+ * const waiting = Effect.gen(function* () {
+ *   const store = yield* RunStore.RunStore
+ *   return yield* store.list({ status: "interrupted", tag: "acme", limit: 20 })
+ * })
+ * ```
+ */
 export class RunStore extends Context.Service<
   RunStore,
   {
@@ -193,7 +206,17 @@ export class RunStore extends Context.Service<
   }
 >()("checkrein/RunStore") {}
 
-/** The run at the top of a tree of runs: a sub-agent's run goes on with the run that has started it. */
+/**
+ * The run at the top of a tree of runs: a sub-agent's run goes on with the run that has started it.
+ *
+ * @example
+ * ```ts
+ * import * as Effect from "effect/Effect"
+ * import { RunStore } from "checkrein/store"
+ *
+ * const root = Effect.map(RunStore.rootOf("night-shift/c3"), ({ runId }) => runId)
+ * ```
+ */
 export const rootOf: (runId: string) => Effect.Effect<RunSummary, RunNotFound | RunStoreError, RunStore> =
   Effect.fnUntraced(function* (runId) {
     const store = yield* RunStore

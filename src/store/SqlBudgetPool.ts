@@ -104,6 +104,17 @@ const writing = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, pool: str
  *
  * Fails with `InvalidLimits` when the limits are written wrongly, and with `BudgetPoolError` when the database cannot be
  * written, or was made by a newer build.
+ *
+ * @example
+ * ```ts
+ * import * as Layer from "effect/Layer"
+ * import * as NodeSqlite from "checkrein/sqlite"
+ * import { BudgetPool, SqlBudgetPool } from "checkrein/store"
+ *
+ * const Team = Layer.effect(BudgetPool.BudgetPool, SqlBudgetPool.make("team-a", { usd: 5 })).pipe(
+ *   Layer.provide(NodeSqlite.layer({ filename: "app.db" }))
+ * )
+ * ```
  */
 export const make = (
   pool: string,

@@ -92,6 +92,17 @@ const eventsOf = (
  * write is noticed as long as the scope is open.
  *
  * Fails with `RunStoreError` when the tables cannot be made, or were made by a newer build.
+ *
+ * @example
+ * ```ts
+ * import * as Layer from "effect/Layer"
+ * import * as NodeSqlite from "checkrein/sqlite"
+ * import { RunStore, SqlRunStore } from "checkrein/store"
+ *
+ * const Runs = Layer.effect(RunStore.RunStore, SqlRunStore.make).pipe(
+ *   Layer.provide(NodeSqlite.layer({ filename: "app.db" }))
+ * )
+ * ```
  */
 export const make: Effect.Effect<RunStore["Service"], RunStoreError, SqlClient.SqlClient | Scope.Scope> =
   Effect.gen(function* () {

@@ -48,7 +48,7 @@ interface Bounds {
 const run = (connection: Connection, text: string, params: ReadonlyArray<unknown> = []) =>
   connection.execute(text, params, undefined)
 
-// With the time for reconnecting, less than what a driver grants an append.
+/** How long a database may take to answer: with the time for reconnecting, less than what a driver grants an append. */
 export const answerLimit = "5 seconds"
 
 /** The text of a statement in the client's dialect; it is run with other parameters each time. */

@@ -126,6 +126,14 @@ const childIdsOf = (events: ReadonlyArray<RunEvent>): ReadonlySet<string> => {
 /**
  * Audits a stored run and every run below it. Fails with `RunNotFound` if there is no such run, and with `RunStoreError`
  * if the store cannot be read, or an event in it cannot.
+ *
+ * @example
+ * ```ts
+ * import * as Effect from "effect/Effect"
+ * import { Audit } from "checkrein/testing"
+ *
+ * const broken = Effect.map(Audit.run("night-shift"), ({ findings }) => findings)
+ * ```
  */
 export const run = (
   runId: string,

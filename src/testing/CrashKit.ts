@@ -99,6 +99,23 @@ export interface Options<RO, LE, RI, SE> extends Subject.Options<RO, LE, RI> {
  * is named in `silent`. The tools of a sub-agent tell for it.
  *
  * Fails only if the layer or the store cannot be had.
+ *
+ * @example
+ * ```ts
+ * import * as Effect from "effect/Effect"
+ * import { Agent } from "checkrein"
+ * import * as Layer from "effect/Layer"
+ * import { CrashKit } from "checkrein/testing"
+ *
+ * declare const cashier: Agent.Agent<string>
+ *
+ * const atTheTools = CrashKit.check({
+ *   agent: cashier,
+ *   input: "Charge order 7.",
+ *   layer: Layer.empty,
+ *   only: ({ point }) => point === "in tool"
+ * })
+ * ```
  */
 export const check = <RO, LE, RI, SE = never>(
   options: Options<RO, LE, RI, SE>

@@ -128,7 +128,18 @@ const stubborn =
       ? Scripted.text(`I have looked ${transcript.toolResults.length} times, and have not found the word.`)
       : look(turn)
 
-/** The word is in the task: nothing has to be looked for. */
+/**
+ * The word is in the task: nothing has to be looked for.
+ *
+ * @example
+ * ```ts
+ * import { StoppingCases } from "checkrein/testing"
+ *
+ * declare const subject: StoppingCases.Subject<never>
+ *
+ * const each = StoppingCases.answersAtOnce(subject)
+ * ```
+ */
 export const answersAtOnce = <R, LE, RI>(subject: Subject<R, LE, RI>): StoppingCase<R, LE, RI> =>
   make({
     name: "answers at once",
@@ -139,7 +150,18 @@ export const answersAtOnce = <R, LE, RI>(subject: Subject<R, LE, RI>): StoppingC
     subject
   })
 
-/** The sixth look brings the word: an agent that gives up earlier does not succeed. */
+/**
+ * The sixth look brings the word: an agent that gives up earlier does not succeed.
+ *
+ * @example
+ * ```ts
+ * import { StoppingCases } from "checkrein/testing"
+ *
+ * declare const subject: StoppingCases.Subject<never>
+ *
+ * const each = StoppingCases.lateClue(subject)
+ * ```
+ */
 export const lateClue = <R, LE, RI>(subject: Subject<R, LE, RI>): StoppingCase<R, LE, RI> =>
   make({
     name: "the clue comes late",
@@ -150,7 +172,18 @@ export const lateClue = <R, LE, RI>(subject: Subject<R, LE, RI>): StoppingCase<R
     subject
   })
 
-/** The tool fails each time, and the model calls it again and again: the harness has to stop it. */
+/**
+ * The tool fails each time, and the model calls it again and again: the harness has to stop it.
+ *
+ * @example
+ * ```ts
+ * import { StoppingCases } from "checkrein/testing"
+ *
+ * declare const subject: StoppingCases.Subject<never>
+ *
+ * const each = StoppingCases.failingTool(subject)
+ * ```
+ */
 export const failingTool = <R, LE, RI>(subject: Subject<R, LE, RI>): StoppingCase<R, LE, RI> =>
   make({
     name: "a tool always fails",
@@ -161,7 +194,18 @@ export const failingTool = <R, LE, RI>(subject: Subject<R, LE, RI>): StoppingCas
     subject
   })
 
-/** There is no such word, and the model always knows another place to look: the limits have to stop it. */
+/**
+ * There is no such word, and the model always knows another place to look: the limits have to stop it.
+ *
+ * @example
+ * ```ts
+ * import { StoppingCases } from "checkrein/testing"
+ *
+ * declare const subject: StoppingCases.Subject<never>
+ *
+ * const each = StoppingCases.missingEvidence(subject)
+ * ```
+ */
 export const missingEvidence = <R, LE, RI>(subject: Subject<R, LE, RI>): StoppingCase<R, LE, RI> =>
   make({
     name: "the evidence does not exist",
@@ -172,7 +216,18 @@ export const missingEvidence = <R, LE, RI>(subject: Subject<R, LE, RI>): Stoppin
     subject
   })
 
-/** All four. */
+/**
+ * All four.
+ *
+ * @example
+ * ```ts
+ * import { StoppingCases } from "checkrein/testing"
+ *
+ * declare const subject: StoppingCases.Subject<never>
+ *
+ * const cases = StoppingCases.all(subject)
+ * ```
+ */
 export const all = <R, LE = never, RI = never>(
   subject: Subject<R, LE, RI>
 ): ReadonlyArray<StoppingCase<R, LE, RI>> => [

@@ -173,6 +173,15 @@ const sum = (rows: ReadonlyArray<Row>, name: keyof Counts): number =>
 /**
  * Makes a report of runs that have ended. Pure: `run` is this after running each case, and whoever has journals from
  * elsewhere can judge them too.
+ *
+ * @example
+ * ```ts
+ * import { StoppingReport } from "checkrein/testing"
+ *
+ * declare const trials: ReadonlyArray<StoppingReport.Trial<string>>
+ *
+ * const { totals } = StoppingReport.judge("log-analyst", trials)
+ * ```
  */
 export const judge = <A>(agent: string, trials: ReadonlyArray<Trial<A>>): Report => {
   const all = trials.map((trial) => judged(trial))
@@ -218,6 +227,18 @@ const childrenOf = (
  *
  * An ending short of an answer is what a report is about, and no failure; what is outside of any run is: `InvalidLimits`
  * of a case, a store that fails, a layer that cannot be made.
+ *
+ * @example
+ * ```ts
+ * import * as Effect from "effect/Effect"
+ * import { Agent } from "checkrein"
+ * import { StoppingCases, StoppingReport } from "checkrein/testing"
+ *
+ * declare const analyst: Agent.Agent<string>
+ * declare const subject: StoppingCases.Subject<never>
+ *
+ * const report = Effect.map(StoppingReport.run(analyst, StoppingCases.all(subject)), StoppingReport.toText)
+ * ```
  */
 export const run = <A, E, R, RO, LE, RI>(
   agent: Agent.Agent<A, E, R>,

@@ -76,13 +76,40 @@ export type Observed = typeof Observed.Type
 export const Report = Schema.Union([Started, Running, Ended])
 export type Report = typeof Report.Type
 
-/** Says that work was started and goes on. */
+/**
+ * Says that work was started and goes on.
+ *
+ * @example
+ * ```ts
+ * import { Operation } from "checkrein/tool"
+ *
+ * const begun = Operation.started({ id: "t1", observe: "observe_test", label: "the export test" })
+ * ```
+ */
 export const started = (fields: Omit<Started, "_tag">): Started => Started.make(fields)
 
-/** Says that work still goes on. */
+/**
+ * Says that work still goes on.
+ *
+ * @example
+ * ```ts
+ * import { Operation } from "checkrein/tool"
+ *
+ * const still = Operation.running({ id: "t1", label: "4 of 9" })
+ * ```
+ */
 export const running = (fields: Omit<Running, "_tag">): Running => Running.make(fields)
 
-/** Says that work has come to its end. */
+/**
+ * Says that work has come to its end.
+ *
+ * @example
+ * ```ts
+ * import { Operation } from "checkrein/tool"
+ *
+ * const over = Operation.ended({ id: "t1", outcome: "succeeded", detail: "9 of 9" })
+ * ```
+ */
 export const ended = (fields: Omit<Ended, "_tag">): Ended => Ended.make(fields)
 
 /** An operation that goes on, for the harness's own look at it: by which call of which run it was started. */

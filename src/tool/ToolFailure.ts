@@ -40,19 +40,44 @@ export interface Options {
   readonly detail?: string
 }
 
-/** A failure that the model can do something about. */
+/**
+ * A failure that the model can do something about.
+ *
+ * @example
+ * ```ts
+ * import { ToolFailure } from "checkrein/tool"
+ *
+ * const gone = ToolFailure.recoverable("no such file: a.log. Call list_files to see what exists.")
+ * ```
+ */
 export const recoverable = (message: string, options: Options = {}): ToolFailure =>
   new ToolFailure({ kind: "recoverable", message, ...options })
 
 /**
  * A failure that may pass. A tool that changes the world is tried again only if it says `notExecuted: true`, which
  * vouches that the attempt has changed nothing.
+ *
+ * @example
+ * ```ts
+ * import { ToolFailure } from "checkrein/tool"
+ *
+ * const busy = ToolFailure.transient("the bank is busy", { notExecuted: true })
+ * ```
  */
 export const transient = (
   message: string,
   options: Options & { readonly notExecuted?: boolean } = {}
 ): ToolFailure => new ToolFailure({ kind: "transient", message, ...options })
 
-/** A failure that no further attempt will change, such as a permission that is denied. */
+/**
+ * A failure that no further attempt will change, such as a permission that is denied.
+ *
+ * @example
+ * ```ts
+ * import { ToolFailure } from "checkrein/tool"
+ *
+ * const denied = ToolFailure.permanent("this account is closed", { detail: "HTTP 403" })
+ * ```
+ */
 export const permanent = (message: string, options: Options = {}): ToolFailure =>
   new ToolFailure({ kind: "permanent", message, ...options })

@@ -12,6 +12,8 @@ export const laws = {
   6: "A run costs its turns, its lost model calls and its children, exactly, and nothing follows its end.",
   7: "Nothing begins for which a limit leaves no room."
 } as const
+
+/** The number of a law. */
 export type Law = keyof typeof laws
 
 /** A law that an event breaks, and how, in a sentence. */

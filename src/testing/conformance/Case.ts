@@ -10,6 +10,7 @@ export interface Case {
   readonly check: Effect.Effect<void, unknown, RunStore | Scope.Scope>
 }
 
+/** A case: what is looked at, and the look, given the store. */
 export const define = (
   name: string,
   check: (store: RunStore["Service"]) => Effect.Effect<void, unknown, Scope.Scope>

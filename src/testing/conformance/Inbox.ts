@@ -6,6 +6,7 @@ import { Command } from "../../run/Command.ts"
 import { type Case, define, sameJson } from "./Case.ts"
 import { append, cancel, eventsFrom } from "./Samples.ts"
 
+/** What an inbox has to do. */
 export const cases: ReadonlyArray<Case> = [
   define("an inbox numbers its commands from 1 on and keeps their order", (store) =>
     Effect.gen(function* () {

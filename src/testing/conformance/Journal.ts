@@ -17,6 +17,7 @@ const batches = Arbitrary.array(
   { minLength: 1, maxLength: 6 }
 )
 
+/** What a journal has to keep. */
 export const cases: ReadonlyArray<Case> = [
   define("the first append creates a run", (store) =>
     Effect.gen(function* () {

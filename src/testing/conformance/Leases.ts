@@ -7,6 +7,7 @@ import * as Fiber from "effect/Fiber"
 import * as Scope from "effect/Scope"
 import { type Case, define, tagOf } from "./Case.ts"
 
+/** What the right to drive a run has to be. */
 export const cases: ReadonlyArray<Case> = [
   define("one drives a run at a time", (store) =>
     Effect.gen(function* () {

@@ -5,6 +5,7 @@ import type { ListOptions, RunSummary } from "../../store/RunStore.ts"
 import { type Case, define } from "./Case.ts"
 import { append, second } from "./Samples.ts"
 
+/** How runs have to be listed. */
 export const cases: ReadonlyArray<Case> = [
   define("runs are listed newest first, in pages that neither repeat nor leave out", (store) =>
     Effect.gen(function* () {

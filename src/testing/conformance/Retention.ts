@@ -21,6 +21,7 @@ const families = (store: RunStore["Service"]) =>
     }
   })
 
+/** How runs have to be deleted. */
 export const cases: ReadonlyArray<Case> = [
   define("a run is deleted whole, with the runs that it has started, and no other", (store) =>
     Effect.gen(function* () {

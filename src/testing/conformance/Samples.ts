@@ -6,6 +6,7 @@ import type { Append, RunSummary } from "../../store/RunStore.ts"
 /** The `n`th second of the year. */
 export const second = (n: number): string => new Date(Date.UTC(2026, 0, 1) + n * 1000).toISOString()
 
+/** An event of a run. */
 export const event = (runId: string, seq: number, content = `result ${seq}`): RunEvent => ({
   v: 1,
   runId,
@@ -21,6 +22,7 @@ export const event = (runId: string, seq: number, content = `result ${seq}`): Ru
   disposition: "executed"
 })
 
+/** The summary of a run of so many events. */
 export const summary = (runId: string, seq: number, rest: Partial<RunSummary> = {}): RunSummary => ({
   inbox: 0,
   runId,
@@ -37,6 +39,7 @@ export const summary = (runId: string, seq: number, rest: Partial<RunSummary> = 
   ...rest
 })
 
+/** So many events of a run, from a number on. */
 export const eventsFrom = (runId: string, from: number, count: number): ReadonlyArray<RunEvent> =>
   Array.from({ length: count }, (_, i) => event(runId, from + i))
 
@@ -55,4 +58,5 @@ export const append = (
   durability
 })
 
+/** A command to stop a run. */
 export const cancel = (reason: string): Cancel => ({ type: "cancel", reason })

@@ -19,6 +19,7 @@ const start = <A, E>(stream: Stream.Stream<A, E>, count: number) =>
     return { first: Deferred.await(first), fiber: yield* Effect.forkChild(watching) }
   })
 
+/** What watchers have to see. */
 export const cases: ReadonlyArray<Case> = [
   define("a watcher sees what is stored, then what comes", (store) =>
     Effect.gen(function* () {

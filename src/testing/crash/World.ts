@@ -35,6 +35,18 @@ export const happened = (effect: string): Effect.Effect<void> =>
 
 /**
  * The same in a world that takes idempotency keys: under a key something takes place once. Yields whether it did now.
+ *
+ * @example
+ * ```ts
+ * import * as Effect from "effect/Effect"
+ * import { CurrentCall } from "checkrein/tool"
+ * import { CrashKit } from "checkrein/testing"
+ *
+ * const pay = Effect.gen(function* () {
+ *   const { idempotencyKey } = yield* CurrentCall.CurrentCall
+ *   return (yield* CrashKit.happenedOnce(idempotencyKey, "a payment")) ? "paid" : "was paid"
+ * })
+ * ```
  */
 export const happenedOnce = (key: string, effect: string): Effect.Effect<boolean> =>
   Effect.gen(function* () {
@@ -45,6 +57,20 @@ export const happenedOnce = (key: string, effect: string): Effect.Effect<boolean
     return true
   })
 
-/** Whether something took place under a key: what a tool's `ToolPolicy.Reconcile` asks the world. */
+/**
+ * Whether something took place under a key: what a tool's `ToolPolicy.Reconcile` asks the world.
+ *
+ * @example
+ * ```ts
+ * import * as Effect from "effect/Effect"
+ * import { ToolPolicy } from "checkrein/tool"
+ * import { CrashKit } from "checkrein/testing"
+ *
+ * const lookUp = ({ idempotencyKey }: ToolPolicy.Call) =>
+ *   Effect.map(CrashKit.hasHappened(idempotencyKey), (has) =>
+ *     has ? ToolPolicy.happened("paid") : ToolPolicy.didNotHappen
+ *   )
+ * ```
+ */
 export const hasHappened = (key: string): Effect.Effect<boolean> =>
   Effect.map(Ledger.Current, (ledger) => underKey(ledger, key))

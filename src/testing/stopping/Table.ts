@@ -28,7 +28,16 @@ const aligned = (rows: ReadonlyArray<ReadonlyArray<string>>): ReadonlyArray<stri
   )
 }
 
-/** A report as text: one line for each case with its ending and its six counts, the totals, and every problem by name. */
+/**
+ * A report as text: one line for each case with its ending and its six counts, the totals, and every problem by name.
+ *
+ * @example
+ * ```ts
+ * import { StoppingReport } from "checkrein/testing"
+ *
+ * console.log(StoppingReport.toText(StoppingReport.judge("log-analyst", [])))
+ * ```
+ */
 export const toText = ({ agent, problems, rows, totals }: StoppingReport.Report): string => {
   const numbers = (counts: StoppingReport.Counts) => columns.map(([name]) => String(counts[name]))
   const lines = aligned([
