@@ -4,6 +4,7 @@
 import * as Effect from "effect/Effect"
 import * as Catalogue from "../demo/Catalogue.ts"
 import type * as Demo from "../demo/Demo.ts"
+import { cost } from "../observe/Pretty.ts"
 import type { Stored } from "../store/RunStore.ts"
 import type { Where } from "./Ending.ts"
 import type * as HandoffScreen from "./HandoffScreen.ts"
@@ -19,13 +20,14 @@ export const spent = (of: {
   readonly promptTokens: number
   readonly completionTokens: number
   readonly costUsd: number
+  readonly unpriced?: true
   readonly ms: number
 }): string =>
   [
     plural(of.turns, "turn"),
     plural(of.toolRuns, "tool run"),
     `${count(of.promptTokens)} tokens in and ${count(of.completionTokens)} out`,
-    `$${of.costUsd.toFixed(6)}`,
+    cost(of, `$${of.costUsd.toFixed(6)}`),
     `${count(Math.round(of.ms))} ms`
   ].join(", ")
 

@@ -35,6 +35,8 @@ export interface Outcome {
   readonly promptTokens: number
   readonly completionTokens: number
   readonly costUsd: number
+  /** The price of the model is not known, and it counts as free. */
+  readonly unpriced?: true
   readonly ms: number
   /** The model's answer; empty when there is none. */
   readonly answer: string
@@ -64,6 +66,7 @@ export const run = (
       promptTokens: state.usage.promptTokens,
       completionTokens: state.usage.completionTokens,
       costUsd: state.costUsd,
+      ...(state.unpriced === undefined ? undefined : { unpriced: state.unpriced }),
       ms: Number((after - before) / 10_000n) / 100,
       answer: typeof state.result === "string" ? state.result : ""
     }

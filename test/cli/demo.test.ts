@@ -1,5 +1,6 @@
 import * as Effect from "effect/Effect"
 import { describe, expect, it } from "vitest"
+import { spent } from "../../src/cli/DemoScreen.ts"
 import * as Catalogue from "../../src/demo/Catalogue.ts"
 import * as NodeSqlite from "../../src/store/NodeSqlite.ts"
 import * as RunStore from "../../src/store/RunStore.ts"
@@ -208,6 +209,16 @@ describe("checkrein demo tasks", () => {
       provider.signal("SIGTERM")
       await provider.ended
     }
+  })
+})
+
+describe("what a task has used", () => {
+  const used = { turns: 1, toolRuns: 0, promptTokens: 1200, completionTokens: 7, costUsd: 0, ms: 3 }
+
+  it("is not called free where the price of the model is not known", () => {
+    const counts = "1 turn, 0 tool runs, 1,200 tokens in and 7 out"
+    expect(spent(used)).toBe(`${counts}, $0.000000, 3 ms`)
+    expect(spent({ ...used, unpriced: true })).toBe(`${counts}, not priced, 3 ms`)
   })
 })
 
