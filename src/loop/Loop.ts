@@ -169,18 +169,9 @@ const executeAll = Effect.fnUntraced(function* (
     journal.stage(ToolCall.startOf(claimed.success, hold))
   }
   yield* journal.commit()
-  let open = running.length
-  // What comes right after the last result is stored at once, and takes the result along: it waits for nobody but for a
-  // budget that is shared.
-  const stored = Effect.suspend(() => {
-    open -= 1
-    return open === 0 && job.pool === undefined ? Effect.void : journal.commit()
+  const ends = yield* Effect.forEach(running, (claimed) => ToolCall.execute(job, journal, desk, claimed), {
+    concurrency: running.length === 1 ? 1 : "unbounded"
   })
-  const ends = yield* Effect.forEach(
-    running,
-    (claimed) => Effect.tap(ToolCall.execute(job, journal, desk, claimed), () => stored),
-    { concurrency: running.length === 1 ? 1 : "unbounded" }
-  )
   const last = ends.filter((end) => end !== undefined)
   journal.stage(...last.flatMap(({ bodies }) => bodies))
   return last[0]?.ending

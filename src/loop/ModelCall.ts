@@ -326,8 +326,6 @@ export const ask = Effect.fnUntraced(function* (
       const prompt = conversation.mirror.of(before.messages).content
       return note === undefined ? prompt : [...prompt, toPrompt({ role: "user", content: note })]
     }
-    // To count a long transcript takes a while.
-    if (before.limits.money === "hold") yield* journal.commit()
     const claim = yield* TurnClaim.make(job, before, said, purpose)
     if (Result.isFailure(claim)) {
       const { exhausted } = claim.failure

@@ -201,10 +201,8 @@ const cancel = (operation: Held, nowMs: () => number): Effect.Effect<Settled> =>
 export const settle = Effect.fnUntraced(function* (job: Job, journal: Journal) {
   const { operations: policy } = job.policy
   const { nowMs, runId } = journal
-  const live = RunState.live(journal.state())
-  if (live.length > 0) yield* journal.commit()
   const handled = yield* Effect.forEach(
-    live,
+    RunState.live(journal.state()),
     Effect.fnUntraced(function* (operation) {
       const it = held(job, runId, operation)
       const settled: Settled =

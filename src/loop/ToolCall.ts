@@ -223,9 +223,9 @@ export interface Last {
 }
 
 /**
- * Executes a call whose `tool_start` is stored, and stages what came of it for the next append. If the run ends with this
- * call, nothing is staged yet: the result and the end go into one append, so that no crash can leave the one without the
- * other. Fails only if the store does, or a child run cannot be driven.
+ * Executes a call whose `tool_start` is stored, and stores what came of it. If the run ends with this call, nothing is
+ * stored yet: the result and the end go into one append, so that no crash can leave the one without the other. Fails
+ * only if the store does, or a child run cannot be driven.
  */
 export const execute = Effect.fnUntraced(function* (
   job: Job,
@@ -279,6 +279,7 @@ export const execute = Effect.fnUntraced(function* (
         desk.brought.delete(callId)
         // Judged and staged at once: what is judged of an operation holds only until another call says something of it.
         journal.stage(...bodies)
+        yield* journal.commit()
         return undefined
       }
     })

@@ -104,11 +104,13 @@ describe("seams", { timeout: patience }, () => {
         "before tool 1: read_file",
         "in tool 1: read_file",
         "after tool 1: read_file",
-        "before append 3: tool_result, turn_started",
-        "after append 3: tool_result, turn_started",
+        "before append 3: tool_result",
+        "after append 3: tool_result",
+        "before append 4: turn_started",
+        "after append 4: turn_started",
         "in model call 2: ",
-        "before append 4: turn, run_stopped",
-        "after append 4: turn, run_stopped"
+        "before append 5: turn, run_stopped",
+        "after append 5: turn, run_stopped"
       ])
       expect(report).toMatchObject({ visits: [], broken: [] })
     })
