@@ -72,10 +72,12 @@ export const figures: Effect.Effect<ReadonlyArray<Figure>, unknown> = Effect.gen
   const all: Array<Figure> = []
   const memory = yield* MemoryRunStore.make
   all.push({ what: "raw: write and fdatasync", measured: ms(Durability.fsync()) })
+  all.push({ what: "raw: the three transactions of a turn, by hand", measured: ms(Durability.byHand()) })
   const { store } = yield* Databases.sqlite
   const { reading, writing } = yield* Durability.over(store, memory)
-  all.push(limited("SQLite over memory: a turn that reads", reading, 0.25))
-  all.push(limited("SQLite over memory: a turn that writes", writing, 0.6))
+  all.push(limited("SQLite over memory: a turn that reads", reading.turn, 0.25))
+  all.push(limited("SQLite over memory: a turn that writes", writing.turn, 0.6))
+  all.push({ what: "SQLite over memory: the beginning and the end of a run", measured: ms(reading.run) })
   all.push(...(yield* growth("memory", memory)))
   all.push(...(yield* growth("SQLite", store)))
   all.push(...(yield* Effect.scoped(Effect.flatMap(Databases.sqlite, listed))))
