@@ -12,6 +12,8 @@ import type { Refused } from "./Definition.ts"
 export interface ChildUse {
   readonly childCostUsd: number
   readonly childTokens: number
+  /** Some of its turns have no known price, and count as free. */
+  readonly childUnpriced?: true
 }
 
 /**

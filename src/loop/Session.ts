@@ -134,7 +134,8 @@ const unheard = Effect.fnUntraced(function* ({ pending, runId, status }: RunStat
       ms: 0,
       disposition: "cancelled",
       childCostUsd,
-      childTokens: tokens
+      childTokens: tokens,
+      ...(child.state.unpriced === true ? { childUnpriced: true } : undefined)
     })
   }
   return told

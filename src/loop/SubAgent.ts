@@ -12,7 +12,15 @@ import * as RunState from "../run/RunState.ts"
 import { RunBusy, RunNotFound, RunStoreError } from "../store/RunStore.ts"
 import { CurrentCall } from "../tool/CurrentCall.ts"
 import * as ToolFailure from "../tool/ToolFailure.ts"
-import { ChildEnded, ChildLeftOff, ChildLink, ChildRefused, ChildStuck, ChildSuspended } from "./ChildRun.ts"
+import {
+  ChildEnded,
+  ChildLeftOff,
+  ChildLink,
+  ChildRefused,
+  ChildStuck,
+  ChildSuspended,
+  type ChildUse
+} from "./ChildRun.ts"
 import { AgentMismatch, type Definition, HoldUnavailable, UnpricedModel } from "./Definition.ts"
 import { Drain, isRequested } from "./Drain.ts"
 import * as Runs from "./Runs.ts"
@@ -93,13 +101,15 @@ export const call = (
     const drain = yield* Drain
     // While it runs, so that a Stop finds what was spent; and at its end, for a run that had ended before is not driven.
     let { childCostUsd = 0, childTokens = 0 } = link?.before ?? {}
+    let unpriced: Pick<ChildUse, "childUnpriced"> = {}
     const watcher = (event: LiveEvent): void => {
       if (event.type === "turn") {
         childCostUsd = event.totalUsd
         childTokens += event.usage.promptTokens + event.usage.completionTokens
+        if (event.unpriced === true) unpriced = { childUnpriced: true }
       } else if (event.type === "run_stopped") childCostUsd = event.costUsd
       else return
-      link?.charge({ childCostUsd, childTokens })
+      link?.charge({ childCostUsd, childTokens, ...unpriced })
     }
     const inside = link === undefined ? {} : { runId: RunState.childId(runId, callId) }
     const parent = link === undefined ? undefined : { runId, callId }
@@ -116,7 +126,8 @@ export const call = (
       Effect.catch((error) => Effect.die(link === undefined ? error : raised(error)))
     )
     const { tokens, usd } = RunState.used(ending.run)
-    link?.charge({ childCostUsd: usd, childTokens: tokens })
+    if (ending.run.unpriced === true) unpriced = { childUnpriced: true }
+    link?.charge({ childCostUsd: usd, childTokens: tokens, ...unpriced })
     if (ending._tag === "Completed") return ending.output
     const words = Words.childEnded(definition.name, reasonOf(ending), found(ending.run))
     if (link === undefined) return yield* ToolFailure.recoverable(words)

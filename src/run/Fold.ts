@@ -126,8 +126,9 @@ const without = <T extends object, K extends keyof T>(value: T, key: K): Omit<T,
 /** What a child has used is told as its total so far: what is new since it was last told is added. */
 const chargeChild = (
   draft: Draft,
-  { callId, childCostUsd, childTokens = 0 }: Of<"tool_result"> | Of<"child_suspended">
+  { callId, childCostUsd, childTokens = 0, childUnpriced }: Of<"tool_result"> | Of<"child_suspended">
 ): void => {
+  if (childUnpriced === true) draft.unpriced = true
   const call = draft.pending.find((pending) => pending.callId === callId)
   if (call === undefined || childCostUsd === undefined) return
   draft.costUsd = Money.add(draft.costUsd, Money.subtract(childCostUsd, call.childCostUsd ?? 0))

@@ -226,7 +226,8 @@ const ToolResult = event("tool_result", {
   detail: Schema.optionalKey(Schema.String),
   evidence: Schema.optionalKey(Schema.Array(Evidence)),
   childCostUsd: Schema.optionalKey(Schema.Finite),
-  childTokens: Schema.optionalKey(Schema.Natural)
+  childTokens: Schema.optionalKey(Schema.Natural),
+  childUnpriced: Schema.optionalKey(Schema.Literal(true))
 })
 
 const ApprovalRequired = event("approval_required", {
@@ -281,7 +282,8 @@ const ChildSuspended = event("child_suspended", {
   callId: Schema.String,
   suspension: Suspension,
   childCostUsd: Schema.Finite,
-  childTokens: Schema.optionalKey(Schema.Natural)
+  childTokens: Schema.optionalKey(Schema.Natural),
+  childUnpriced: Schema.optionalKey(Schema.Literal(true))
 })
 
 const OutcomeResolved = event("outcome_resolved", {

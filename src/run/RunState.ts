@@ -136,7 +136,7 @@ const Fields = Schema.Struct({
  * - `status`, `reason`, `detail`: where it stands, and why it stopped
  * - `messages`: the transcript, of which the run began with the first `given`
  * - `turns`, `toolCalls`, `usage`, `costUsd` (USD), `elapsedMs`: what it has used
- * - `unpriced`: some turn's model has no known price, so that it counts as free in `costUsd`
+ * - `unpriced`: some turn's model, or a sub-agent's, has no known price, so that it counts as free in `costUsd`
  * - `pending`: the calls without a result, with what was decided about each; `held`: what was said meanwhile
  * - `phase`: `handoff` once only the reserve is left, and `summary` what the model said then
  * - `result`: the answer as JSON, once there is one; `contract`: what it has to be submitted as, if it has to

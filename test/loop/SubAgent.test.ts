@@ -6,11 +6,13 @@ import * as Context from "effect/Context"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
+import * as Layer from "effect/Layer"
 import * as Schema from "effect/Schema"
 import * as TestClock from "effect/testing/TestClock"
 import {
   Agent,
   type Limits,
+  MemoryRunStore,
   PriceBook,
   type RunEvent,
   RunStore,
@@ -212,6 +214,21 @@ describe("a sub-agent", () => {
     expect(resource).toBe("usd")
     expect(nano(used)).toBe(perTurn.lead + 2 * perTurn.helper)
     expect(resultOf(exit, "c").content).toBe("found it")
+  })
+
+  check("whose model has no known price makes its parent's cost one that is not known", function* () {
+    const noLimit = { usd: Number.POSITIVE_INFINITY }
+    for (const helper of [
+      model([call("read", "c", "x"), Scripted.text("found it")], "helper"),
+      model([call("ask", "c", "x")], "helper")
+    ]) {
+      const { lead } = family({ lead: asksOnce(), helper, limits: noLimit, helperLimits: noLimit })
+      const { exit } = yield* finish(Agent.run(lead, "go", { runId: "r" })).pipe(
+        Effect.provide(PriceBook.layer({ lead: { input: 7, output: 13 } })),
+        Effect.provide(Layer.fresh(MemoryRunStore.layer))
+      )
+      expect(exit.run.unpriced).toBe(true)
+    }
   })
 
   check("takes other parameters and gives a structured answer", function* () {
