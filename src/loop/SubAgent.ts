@@ -9,6 +9,7 @@ import { textOf } from "../run/Message.ts"
 import type { LiveEvent, Suspension } from "../run/RunEvent.ts"
 import * as RunExit from "../run/RunExit.ts"
 import * as RunState from "../run/RunState.ts"
+import { suspends } from "../run/Waiting.ts"
 import { RunBusy, RunNotFound, RunStoreError } from "../store/RunStore.ts"
 import { CurrentCall } from "../tool/CurrentCall.ts"
 import * as ToolFailure from "../tool/ToolFailure.ts"
@@ -26,21 +27,11 @@ import { Drain, isRequested } from "./Drain.ts"
 import * as Runs from "./Runs.ts"
 import * as Words from "./Words.ts"
 
-const suspensionReason = {
-  ApprovalRequired: "approval",
-  InputRequired: "input",
-  ProviderUnavailable: "provider",
-  OutcomeUnknown: "unknown_outcome"
-} as const
-
-const suspends = (tag: RunExit.RunExit["_tag"]): tag is keyof typeof suspensionReason =>
-  tag in suspensionReason
-
-const suspensionOf = (run: RunState.RunState, tag: keyof typeof suspensionReason): Suspension => {
+const suspensionOf = (run: RunState.RunState, reason: Suspension["reason"]): Suspension => {
   const question = RunExit.questionOf(run)
   return {
     runId: run.runId,
-    reason: suspensionReason[tag],
+    reason,
     detail: run.detail ?? "",
     approvals: RunExit.approvalsOf(run),
     unknown: RunExit.unknownOf(run),
@@ -131,9 +122,10 @@ export const call = (
     if (ending._tag === "Completed") return ending.output
     const words = Words.childEnded(definition.name, reasonOf(ending), found(ending.run))
     if (link === undefined) return yield* ToolFailure.recoverable(words)
+    const { reason } = ending.run
     return yield* Effect.die(
-      suspends(ending._tag)
-        ? new ChildSuspended(suspensionOf(ending.run, ending._tag))
+      suspends(reason)
+        ? new ChildSuspended(suspensionOf(ending.run, reason))
         : new ChildEnded(words, ending.message)
     )
   })

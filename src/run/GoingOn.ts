@@ -4,7 +4,7 @@
 import * as Schema from "effect/Schema"
 import type { Exhausted, Resource } from "./Limits.ts"
 import type { RunState } from "./RunState.ts"
-import { approvalsOf, questionOf, unknownOf } from "./Waiting.ts"
+import { approvalsOf, questionOf, suspends, unknownOf } from "./Waiting.ts"
 
 /**
  * One thing to do: in words, as an expression in code, and as commands, each of them another way to do it, where whoever
@@ -76,8 +76,12 @@ const taken = (state: RunState): Step => {
 }
 
 /** Whether a child run has ended short of an answer: its parent was told so in words, and does not wait for it. */
-export const hasTold = (state: RunState): boolean =>
-  state.parent !== undefined && (state.status === "failed" || isAtLimit(state))
+export const hasTold = ({ parent, reason, status }: RunState): boolean =>
+  parent !== undefined &&
+  status !== "running" &&
+  status !== "completed" &&
+  reason !== "cancelled" &&
+  !suspends(reason)
 
 /** What can be done about a child run that nobody waits for. */
 const toldOf = (state: RunState): Step => ({

@@ -1,8 +1,17 @@
 /**
  * What a run that has stopped waits for from people: decisions, answers, and what became of calls.
  */
-import type { ApprovalRequest } from "./RunEvent.ts"
+import * as Schema from "effect/Schema"
+import { type ApprovalRequest, Suspension } from "./RunEvent.ts"
 import * as State from "./RunState.ts"
+
+/**
+ * Whether a child run that has stopped for this reason holds up its parent, which goes on with it. Any other ending is
+ * told to the parent in words, and it goes on without the child; a Stop is one for both.
+ */
+export const suspends: (reason: unknown) => reason is Suspension["reason"] = Schema.is(
+  Suspension.fields.reason
+)
 
 const asRequest = (state: State.RunState) => (call: State.PendingCall) => ({
   runId: state.runId,

@@ -49,7 +49,9 @@ const stopsOf = {
   "that waits for people": [started(), ...waits, stopped("interrupted", "approval")],
   "that waits for people at a limit": [started(), ...waits, limited("turns", 1)],
   "with ids that a shell would read": [started(), ...odd, stopped("interrupted", "approval")],
-  "of a child": [below, ...waits, stopped("interrupted", "approval")]
+  "of a child": [below, ...waits, stopped("interrupted", "approval")],
+  "of a child without its model": [below, stopped("interrupted", "provider")],
+  "of a cancelled child": [below, stopped("interrupted", "cancelled")]
 } as const satisfies Record<string, ReadonlyArray<Body>>
 
 /** The arguments of a command, as a shell hands them over. */
@@ -104,9 +106,17 @@ describe("the commands of a handoff", () => {
     expect(commandsOf(stopsOf["of a child"], "top/k1/k2", where).at(-1)).toBe(
       `checkrein runs resume top --store ${where.store}`
     )
-    const told = [below, ...waits, limited("turns", 2)]
-    expect(commandsOf(told, "top/k1/k2", where)).toEqual([])
-    expect(Ending.next(stateOf(told, "top/k1/k2"), where)).toEqual([])
+    for (const ending of [
+      limited("turns", 2),
+      limited("usd", 1),
+      stopped("interrupted", "stalled"),
+      stopped("interrupted", "stop_condition"),
+      stopped("failed", "tool_permanent")
+    ]) {
+      const told = [below, ...waits, ending]
+      expect(commandsOf(told, "top/k1/k2", where)).toEqual([])
+      expect(Ending.next(stateOf(told, "top/k1/k2"), where)).toEqual([])
+    }
   })
 
   it("do what they say: a lost call that did not happen is told to the model, and the run goes on", async () => {

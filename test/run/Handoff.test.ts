@@ -622,6 +622,35 @@ describe("how to go on", () => {
     expect(ended).toEqual(['Agent.resume(agent, "run", { limits: { turns: 4 } })'])
   })
 
+  const child = { ...startedWith({}), parent: { runId: "top", callId: "k1" } }
+
+  it.each(["approval", "input", "provider", "unknown_outcome", "cancelled"] as const)(
+    "the parent of a child that has stopped for %s is resumed with it",
+    (reason) => {
+      expect(steps(child, stopped("interrupted", reason))).toEqual(['Agent.resume(agent, "top")'])
+    }
+  )
+
+  it.each([
+    [stopped("interrupted", "stalled"), 'Agent.resume(agent, "run")'],
+    [stopped("interrupted", "stop_condition"), 'Agent.resume(agent, "run")'],
+    [stops("usd", 0.05), 'Agent.resume(agent, "run", { limits: { usd: 0.1 } })'],
+    [stopped("failed", "provider_refused"), 'Agent.resume(agent, "run", { force: true })'],
+    [stopped("failed", "tool_fatal"), 'Agent.resume(agent, "run", { force: true })'],
+    [stopped("failed", "tool_permanent"), 'Agent.resume(agent, "run", { force: true })'],
+    [stopped("failed", "defect"), 'Agent.resume(agent, "run", { force: true })']
+  ])(
+    "a child that has ended otherwise is taken up by itself, for its parent was told (%#)",
+    (ending, code) => {
+      expect(of(child, ending).next).toEqual([
+        {
+          what: expect.stringMatching(/^run top was told of this ending and goes on without it; /),
+          api: code
+        }
+      ])
+    }
+  )
+
   it("has the commands of a program that shows it, for each thing that is to be done", () => {
     const waits = [
       started(),
