@@ -88,7 +88,10 @@ const moreOf: Record<Resource, (amount: number) => ReadonlyArray<string>> = {
 const taking = ({ exhausted, reason, status }: RunState): ReadonlyArray<string> => {
   if (status === "failed") return ["--force"]
   const isAtLimit = reason === "max_turns" || reason === "max_budget"
-  return isAtLimit && exhausted !== undefined ? moreOf[exhausted.resource](raised(exhausted)) : []
+  // What a shared budget is short of is no limit of the run.
+  return isAtLimit && exhausted !== undefined && exhausted.pool === undefined
+    ? moreOf[exhausted.resource](raised(exhausted))
+    : []
 }
 
 /**

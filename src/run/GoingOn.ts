@@ -68,6 +68,11 @@ const taken = (state: RunState): Step => {
   if (status === "running") return resume("resume the run, if nothing drives it any more", runId)
   if (status === "failed")
     return resume("resume the run, once what it failed with is settled", runId, "{ force: true }")
+  if (isAtLimit(state) && exhausted?.pool !== undefined)
+    return resume(
+      `resume the run, once the budget pool ${exhausted.pool} has room again or is given more; no limit of the run's own was reached`,
+      runId
+    )
   if (isAtLimit(state) && exhausted !== undefined) {
     const limits = `{ limits: { ${written[exhausted.resource](raised(exhausted))} } }`
     return resume("resume the run with more room, say twice as much", runId, limits)

@@ -17,6 +17,10 @@ const limited = (resource: "turns" | "usd" | "tokens" | "time" | "tool_calls", u
     }
   )
 
+const outOfPool = stopped("budget_exceeded", "max_budget", {
+  exhausted: { resource: "tool_calls", used: 12, limit: 12, pool: "team's" }
+})
+
 const save = call(tools.append, "c3", { row: 1 })
 const waits: ReadonlyArray<Body> = [
   ...turn(1, [
@@ -43,6 +47,8 @@ const stopsOf = {
   "at its limit of tokens": [started(), limited("tokens", 1000)],
   "at its limit of time": [started(), limited("time", 90_500)],
   "at its limit of calls": [started(), limited("tool_calls", 12)],
+  "at the limit of a pool": [started(), outOfPool],
+  "that waits for people at the limit of a pool": [started(), ...waits, outOfPool],
   failed: [started(), ...waits, stopped("failed", "defect")],
   cancelled: [started(), stopped("interrupted", "cancelled")],
   "that was lost": [started()],
@@ -99,6 +105,24 @@ describe("the commands of a handoff", () => {
     expect(commandsOf(stopsOf.failed, "run", where)).toContain(
       `checkrein runs resolve run c3 did-not-happen --store ${where.store}`
     )
+  })
+
+  it("raise no limit of a run that a shared budget has stopped: it is resumed as it is, once there is room", () => {
+    const where = { store: path("runs.db"), agent: "agent.ts", root: "run" }
+    const flags = `--agent agent.ts --store ${where.store}`
+    const run = stateOf(stopsOf["at the limit of a pool"])
+    expect(Ending.next(run, where)).toEqual([`checkrein runs resume run ${flags}`])
+    expect(Ending.handoff(run, where).next).toMatchObject([
+      {
+        what: expect.stringContaining("once the budget pool team's has room again"),
+        commands: [`checkrein runs resume run ${flags}`]
+      }
+    ])
+    for (const command of Ending.next(
+      stateOf(stopsOf["that waits for people at the limit of a pool"]),
+      where
+    ))
+      expect(command).toMatch(new RegExp(` --resume ${flags}$`))
   })
 
   it("go on with the run at the top, and are none for a child that has told how it ended", () => {

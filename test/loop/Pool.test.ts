@@ -107,6 +107,19 @@ describe("tool calls", () => {
     )
   })
 
+  check("a run that it has stopped says so, and goes on as it is once there is room", function* () {
+    const agent = agentOf([...reads(5), Scripted.text("done")])
+    const stopped = expectTag(
+      (yield* withPool({ toolCalls: 2 })(finish(Agent.run(agent, "go", { runId: "r" })))).exit,
+      "BudgetExceeded"
+    )
+    expect(stopped.handoff.next).toEqual([
+      { what: expect.stringContaining("the budget pool team"), api: 'Agent.resume(agent, "r")' }
+    ])
+    const { exit } = yield* withPool({ toolCalls: 9 })(finish(Agent.resume(agent, "r")))
+    expect(expectTag(exit, "Completed").output).toBe("done")
+  })
+
   check("its reserve is for handoff tools", function* () {
     yield* withPool({ toolCalls: 3, reserve: { toolCalls: 2 } })(
       Effect.gen(function* () {

@@ -579,6 +579,16 @@ describe("how to go on", () => {
     expect(steps(started(), ending)).toEqual([`Agent.resume(agent, "run", { limits: { ${code} } })`])
   })
 
+  it("from the limit of a shared budget: as it is, once that has room again", () => {
+    const exhausted = { resource: "usd", used: 1, limit: 1, pool: "team" } as const
+    expect(of(started({ turns: 20 }), stopped("budget_exceeded", "max_budget", { exhausted })).next).toEqual([
+      {
+        what: "resume the run, once the budget pool team has room again or is given more; no limit of the run's own was reached",
+        api: 'Agent.resume(agent, "run")'
+      }
+    ])
+  })
+
   it("what is undecided, unknown or asked comes first", () => {
     expect(
       steps(
