@@ -41,7 +41,8 @@ export const stopped = (
   detail,
   ...(exhausted === undefined ? undefined : { exhausted }),
   ...(operations.length === 0 ? undefined : { operations }),
-  ...RunState.totals(journal.state())
+  ...RunState.totals(journal.state()),
+  ...(journal.state().unpriced === true ? { unpriced: true } : undefined)
 })
 
 const shortOf = ({ pool, resource }: Exhausted) => ({

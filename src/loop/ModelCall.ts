@@ -220,8 +220,8 @@ const send = Effect.fnUntraced(function* (
     attempt,
     reason: error.reason._tag,
     detail: error.message,
-    costUsd: usage === undefined ? 0 : ReplyTurn.costOf(job, job.model, usage).costUsd,
-    ...(usage === undefined ? undefined : { usage })
+    costUsd: 0,
+    ...(usage === undefined ? undefined : { usage, ...ReplyTurn.costOf(job, job.model, usage) })
   } as const
   const tokens = usage === undefined ? 0 : usage.promptTokens + usage.completionTokens
   const spent = { usd: failed.costUsd, tokens, turns: 0 } as const

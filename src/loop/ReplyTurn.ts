@@ -25,7 +25,7 @@ export const costOf = (job: Job, model: string | undefined, usage: Money.Usage) 
   const price = job.priceOf(model)
   return price === undefined
     ? { costUsd: 0, unpriced: true as const }
-    : { costUsd: Money.costOf(price, usage), unpriced: undefined }
+    : { costUsd: Money.costOf(price, usage) }
 }
 
 /** Whether a reply is whole, so that its calls may run and its text may be the answer. */
@@ -54,7 +54,7 @@ export const take = Effect.fnUntraced(function* (
   const incomplete = whyIncomplete(reply, attempt.error)
   const usage = reply.usage ?? (yield* job.count(prompt, Object.values(job.tools.tools), reply))
   const model = reply.model ?? job.model
-  const { costUsd, unpriced } = costOf(job, model, usage)
+  const { costUsd, ...mark } = costOf(job, model, usage)
   const content =
     incomplete === undefined
       ? Plan.withIds(reply.content, turn, ids.assign)
@@ -84,7 +84,7 @@ export const take = Effect.fnUntraced(function* (
     ...(TurnClaim.exceeded(journal.state(), usage, costUsd) ? { overHold: true as const } : undefined),
     costUsd,
     totalUsd: Money.add(before, costUsd),
-    ...(unpriced === undefined ? undefined : { unpriced }),
+    ...mark,
     ...(model === undefined ? undefined : { model }),
     finish: attempt.error === undefined ? reply.finish.replaceAll("-", "_") : "broken",
     ms,

@@ -94,12 +94,14 @@ export const call = (
     let { childCostUsd = 0, childTokens = 0 } = link?.before ?? {}
     let unpriced: Pick<ChildUse, "childUnpriced"> = {}
     const watcher = (event: LiveEvent): void => {
+      if ("unpriced" in event || "childUnpriced" in event) unpriced = { childUnpriced: true }
       if (event.type === "turn") {
         childCostUsd = event.totalUsd
         childTokens += event.usage.promptTokens + event.usage.completionTokens
-        if (event.unpriced === true) unpriced = { childUnpriced: true }
-      } else if (event.type === "run_stopped") childCostUsd = event.costUsd
-      else return
+      } else if (event.type === "run_stopped") {
+        childCostUsd = event.costUsd
+        childTokens = event.tokens ?? childTokens
+      } else if (!("childUnpriced" in event)) return
       link?.charge({ childCostUsd, childTokens, ...unpriced })
     }
     const inside = link === undefined ? {} : { runId: RunState.childId(runId, callId) }

@@ -9,8 +9,6 @@ export interface PrettyOptions {
   readonly colors?: boolean | undefined
   /** The most characters of arguments, a label or a detail; 72 by default. */
   readonly width?: number | undefined
-  /** Whether a model of the run has no known price, where the event does not say so itself. Off by default. */
-  readonly unpriced?: boolean | undefined
 }
 
 /**
@@ -25,25 +23,33 @@ export interface PrettyOptions {
  * // => "    … scan_archive  200 of 1200 files"
  * ```
  */
-export const pretty = (event: LiveEvent, options?: PrettyOptions): string | undefined => {
-  const paint = options?.colors === true ? ansi : plain
-  const text = render(event, paint, options?.width ?? 72, options?.unpriced === true)
-  return text === undefined ? undefined : "  ".repeat(depth(event.runId)) + text
-}
+export const pretty = (event: LiveEvent, options?: PrettyOptions): string | undefined =>
+  line(event, options, isMarked(event))
 
 /**
- * The same for all events of some runs, in their order: that the model of a run has no known price is in the events of
- * its turns, and is said of its total too.
+ * The same for all events of some runs, in their order: what of a run has no known price is in the events that bring it,
+ * and is said of every total that follows.
  */
 export const prettyInTurn = (options?: PrettyOptions): ((event: LiveEvent) => string | undefined) => {
   const unpriced = new Set<string>()
   return (event) => {
     const { runId, type } = event
-    if (type === "turn" && event.unpriced === true) unpriced.add(runId)
-    const isUnpriced = unpriced.has(runId) || options?.unpriced === true
+    if (isMarked(event)) unpriced.add(runId)
+    const text = line(event, options, unpriced.has(runId))
     if (type === "run_stopped") unpriced.delete(runId)
-    return pretty(event, { ...options, unpriced: isUnpriced })
+    return text
   }
+}
+
+const isMarked = (event: LiveEvent): boolean => "unpriced" in event || "childUnpriced" in event
+
+const line = (
+  event: LiveEvent,
+  options: PrettyOptions | undefined,
+  unpriced: boolean
+): string | undefined => {
+  const text = render(event, options?.colors === true ? ansi : plain, options?.width ?? 72, unpriced)
+  return text === undefined ? undefined : "  ".repeat(depth(event.runId)) + text
 }
 
 /**
@@ -83,7 +89,7 @@ const render = (event: LiveEvent, paint: Paint, width: number, unpriced: boolean
       const { completionTokens, promptTokens } = event.usage
       const tokens = `${count(promptTokens)} + ${count(completionTokens)} tokens`
       const finish = usual.has(event.finish) ? "" : `  ${paint("yellow", clean(event.finish))}`
-      const spent = usd(event.totalUsd, unpriced || event.unpriced === true)
+      const spent = usd(event.totalUsd, unpriced)
       return `  ${paint("cyan", `turn ${event.turn}`)}  ${paint("dim", `${tokens}  ${spent}`)}${finish}`
     }
     case "turn_failed": {

@@ -317,6 +317,7 @@ export const apply = (draft: Draft, event: RunEvent): void => {
     case "turn_failed": {
       delete draft.claim
       charge(draft, event.usage ?? Money.noUsage, event.costUsd)
+      if (event.unpriced === true) draft.unpriced = true
       return
     }
     case "tool_start": {

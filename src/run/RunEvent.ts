@@ -197,7 +197,8 @@ const TurnFailed = event("turn_failed", {
   detail: Schema.String,
   retryInMs: Schema.optionalKey(Schema.Finite),
   usage: Schema.optionalKey(Usage),
-  costUsd: Schema.Finite
+  costUsd: Schema.Finite,
+  unpriced: Schema.optionalKey(Schema.Literal(true))
 })
 
 const ToolStart = event("tool_start", {
@@ -322,7 +323,9 @@ const RunStopped = event("run_stopped", {
     Schema.Array(Schema.Struct({ operationId: Schema.String, handling: Handling }))
   ),
   turns: Schema.Natural,
-  costUsd: Schema.Finite
+  costUsd: Schema.Finite,
+  tokens: Schema.optionalKey(Schema.Natural),
+  unpriced: Schema.optionalKey(Schema.Literal(true))
 })
 
 /** A stored event. `at` is ISO 8601, `elapsedMs` the time that the run was driven so far, money in USD. */

@@ -180,7 +180,8 @@ export const used = (state: RunState, elapsedMs: number = state.elapsedMs): Used
 })
 
 /**
- * The turns and the cost (USD) of a run that stops now: a model call on its way counts at its estimate.
+ * The turns, the cost (USD) and the tokens of a run that stops now, its sub-agents' included: a model call on its way
+ * counts at its estimate.
  *
  * @example
  * ```ts
@@ -188,17 +189,22 @@ export const used = (state: RunState, elapsedMs: number = state.elapsedMs): Used
  *
  * declare const run: RunState.RunState
  *
- * const { costUsd, turns } = RunState.totals(run)
+ * const { costUsd, tokens, turns } = RunState.totals(run)
  * ```
  */
-export const totals = ({
-  claim,
-  costUsd,
-  turns
-}: RunState): { readonly turns: number; readonly costUsd: number } =>
-  claim === undefined
-    ? { turns, costUsd }
-    : { turns: turns + 1, costUsd: Money.add(costUsd, claim.estimate.costUsd) }
+export const totals = (
+  state: RunState
+): { readonly turns: number; readonly costUsd: number; readonly tokens: number } => {
+  const { claim, costUsd, turns } = state
+  const { tokens } = used(state)
+  if (claim === undefined) return { turns, costUsd, tokens }
+  const { estimate } = claim
+  return {
+    turns: turns + 1,
+    costUsd: Money.add(costUsd, estimate.costUsd),
+    tokens: tokens + estimate.usage.promptTokens + estimate.usage.completionTokens
+  }
+}
 
 /**
  * The operations that go on, as far as the run knows.

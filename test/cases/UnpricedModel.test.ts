@@ -3,6 +3,8 @@
  * without one, and nobody is told.
  */
 import { expect } from "@effect/vitest"
+import * as AiError from "effect/ai/AiError"
+import * as LanguageModel from "effect/ai/LanguageModel"
 import * as Model from "effect/ai/Model"
 import * as Toolkit from "effect/ai/Toolkit"
 import * as Context from "effect/Context"
@@ -142,7 +144,28 @@ onTwoStores((check) => {
     function* () {
       const { on } = counted([Scripted.text("done")])
       yield* Effect.provide(Agent.run(free, "go", { runId: "r" }), Layer.merge(on("mystery-1"), Prices))
-      expect(of(yield* journal("r"), "turn").map(({ unpriced }) => unpriced)).toEqual([true])
+      const events = yield* journal("r")
+      expect(of(events, "turn").map(({ unpriced }) => unpriced)).toEqual([true])
+      expect(events.at(-1)).toMatchObject({ type: "run_stopped", unpriced: true })
     }
   )
+
+  check("an attempt that fails and was paid for says so too", function* () {
+    const reason = new AiError.InvalidOutputError({
+      description: "no JSON",
+      usage: { promptTokens: 100, completionTokens: 10, totalTokens: 110 }
+    })
+    const { on } = counted([])
+    const failing = Layer.effect(
+      LanguageModel.LanguageModel,
+      Effect.map(LanguageModel.LanguageModel, (real) => ({
+        ...real,
+        generateText: () => Effect.fail(AiError.make({ module: "m", method: "generateText", reason }))
+      }))
+    ).pipe(Layer.provideMerge(on("mystery-1")))
+    const once = Agent.make("spender", { limits: { time: "1 hour" }, policy: { modelRetries: 0 } })
+    yield* Agent.outcome(Effect.provide(Agent.run(once, "go", { runId: "r" }), Layer.merge(failing, Prices)))
+    expect(of(yield* journal("r"), "turn_failed").map(({ unpriced }) => unpriced)).toEqual([true])
+    expect((yield* summary("r")).unpriced).toBe(true)
+  })
 })

@@ -618,15 +618,20 @@ describe("what waits for somebody suspends the parent", () => {
 })
 
 describe("nesting", () => {
-  const nested = (leafBot: Model) => {
+  const nested = (
+    leafBot: Model,
+    { limits, read }: { readonly limits?: Limits.LimitsInput; readonly read?: Effect.Effect<string> } = {}
+  ) => {
     const ran: Array<string> = []
     const tools = Toolkit.make(reader("read"), guarded("ask"))
     const handler =
       (name: string) =>
       ({ q }: { readonly q: string }) =>
         Effect.sync(() => `${ran.push(`${name} ${q}`)}`)
-    const leaf = Agent.make("leaf", { toolkit: tools }).pipe(
-      Agent.provide(tools.toLayer({ read: handler("read"), ask: handler("ask") })),
+    const leaf = Agent.make("leaf", { toolkit: tools, limits }).pipe(
+      Agent.provide(
+        tools.toLayer({ read: read === undefined ? handler("read") : () => read, ask: handler("ask") })
+      ),
       Agent.provide(leafBot.layer)
     )
     const inner = Agent.asTool(leaf, {
@@ -638,13 +643,14 @@ describe("nesting", () => {
       "helper"
     )
     const helper = Agent.make("helper", {
-      toolkit: Toolkit.make(inner.tool)
+      toolkit: Toolkit.make(inner.tool),
+      limits
     }).pipe(Agent.provide(inner.layer), Agent.provide(helperBot.layer))
     const outer = Agent.asTool(helper, {
       name: "help",
       description: "Asks the helper."
     })
-    const lead = Agent.make("lead", { toolkit: Toolkit.make(outer.tool) }).pipe(
+    const lead = Agent.make("lead", { toolkit: Toolkit.make(outer.tool), limits }).pipe(
       Agent.provide(outer.layer),
       Agent.provide(asksOnce().layer)
     )
@@ -670,6 +676,28 @@ describe("nesting", () => {
       runId: "r/c",
       callId: "c"
     })
+  })
+
+  check("two levels: a Stop tells the top what was used below, and that it has no known price", function* () {
+    const started = yield* Deferred.make<void>()
+    const { lead } = nested(model([call("read", "a", "1"), call("read", "b", "2")], "leaf"), {
+      limits: { usd: Number.POSITIVE_INFINITY },
+      read: Effect.andThen(Deferred.succeed(started, undefined), Effect.never)
+    })
+    const noLeaf = PriceBook.layer({ lead: { input: 7, output: 13 }, helper: { input: 3, output: 5 } })
+    const fiber = yield* Effect.forkChild(
+      Effect.provide(finish(Agent.run(lead, "go", { runId: "r" })), noLeaf)
+    )
+    yield* Deferred.await(started)
+    yield* Fiber.interrupt(fiber)
+    for (const [runId, turns] of [
+      ["r", 3],
+      ["r/c", 2],
+      ["r/c/c", 1]
+    ] as const) {
+      expect((yield* summary(runId)).unpriced, runId).toBe(true)
+      expect((yield* journal(runId)).at(-1), runId).toMatchObject({ tokens: 15 * turns, unpriced: true })
+    }
   })
 
   check(

@@ -89,6 +89,17 @@ describe("Pretty", () => {
     assert.strictEqual(shown({ ...samples.turn, runId: "n3" }), "  turn 1  204 + 23 tokens  $0.000684")
   })
 
+  it("does not call a run priced whose sub-agent is not, nor its last event by itself", () => {
+    const shown = prettyInTurn()
+    shown({ ...samples.tool_result, runId: "n1", childCostUsd: 0, childUnpriced: true })
+    assert.strictEqual(
+      shown({ ...samples.turn, runId: "n1" }),
+      "  turn 1  204 + 23 tokens  $0.000684 + unpriced"
+    )
+    const last = { ...samples.run_stopped, costUsd: 0, status: "completed", reason: "answered" } as const
+    assert.strictEqual(pretty({ ...last, unpriced: true }), "■ completed: answered  2 turns  not priced")
+  })
+
   it("indents a child run under its parent", () => {
     assert.strictEqual(pretty({ ...samples.tool_start, runId: "n1/c3" }), "      → list_files {}")
   })

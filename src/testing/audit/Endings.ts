@@ -4,7 +4,7 @@
 import * as Money from "../../run/Money.ts"
 import type { Of, Reason, RunEvent } from "../../run/RunEvent.ts"
 import { broken, type Problem } from "./Law.ts"
-import { type Call, type Ledger, nameOf } from "./Ledger.ts"
+import { type Call, type Ledger, nameOf, tokensOf } from "./Ledger.ts"
 
 const statusOf: Record<Reason, Of<"run_stopped">["status"]> = {
   answered: "completed",
@@ -24,12 +24,15 @@ const statusOf: Record<Reason, Of<"run_stopped">["status"]> = {
   defect: "failed"
 }
 
-function* totals(before: Ledger, { costUsd, turns }: Of<"run_stopped">): Generator<Problem> {
+function* totals(before: Ledger, { costUsd, tokens, turns }: Of<"run_stopped">): Generator<Problem> {
   const { claim } = before
   const counted = before.turns + (claim === undefined ? 0 : 1)
   if (turns !== counted) yield broken(6, `the run has taken ${counted} turns, and it says ${turns}`)
   const cost = claim === undefined ? before.usd : Money.add(before.usd, claim.estimate.costUsd)
   if (costUsd !== cost) yield broken(6, `the run has cost $${cost}, and it says $${costUsd}`)
+  const used = before.tokens + tokensOf(claim?.estimate.usage)
+  if (tokens !== undefined && tokens !== used)
+    yield broken(6, `the run has used ${used} tokens, and it says ${tokens}`)
 }
 
 function* completed(before: Ledger, { reason }: Of<"run_stopped">): Generator<Problem> {

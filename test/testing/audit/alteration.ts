@@ -39,9 +39,11 @@ const limitsIn = (events: ReadonlyArray<RunEvent>): ReadonlyArray<Limits> =>
 /** The limits that are in force at an event. */
 export const limitsAt = ({ before }: Place): Limits => limitsIn(before).at(-1) ?? {}
 
-/** How many tokens were used matters only where they are limited. */
-export const ofTokens = ({ events }: Place): Verdict =>
-  limitsIn(events).some(({ tokens }) => tokens !== undefined) ? "open" : "harmless"
+/** How many tokens were used matters where they are limited, and where the run says at its end how many there were. */
+export const ofTokens = ({ events, rest }: Place): Verdict => {
+  if (rest.some((event) => event.type === "run_stopped" && event.tokens !== undefined)) return "breaks"
+  return limitsIn(events).some(({ tokens }) => tokens !== undefined) ? "open" : "harmless"
+}
 
 /** A command from outside that was taken in before, if there is one and this event has one too. */
 export function* command(event: RunEvent, { before }: Place): Generator<Alteration> {

@@ -153,6 +153,9 @@ function* turnFailed(event: Of<"turn_failed">, place: Place): Generator<Alterati
 function* runStopped(event: Of<"run_stopped">): Generator<Alteration> {
   yield { field: "turns", verdict: "breaks", event: { ...event, turns: event.turns + 1 } }
   yield { field: "costUsd", verdict: "breaks", event: { ...event, costUsd: more(event.costUsd) } }
+  if (event.tokens !== undefined)
+    yield { field: "tokens", verdict: "breaks", event: { ...event, tokens: event.tokens + 1 } }
+  yield { field: "unpriced", verdict: "harmless", event: { ...event, unpriced: true } }
   yield { field: "detail", verdict: "harmless", event: { ...event, detail: "in other words" } }
   const gone = { operationId: "another", handling: "detached" } as const
   yield { field: "operations", verdict: "breaks", event: { ...event, operations: [gone] } }

@@ -135,7 +135,7 @@ export function* toolResult(event: Of<"tool_result">, place: Place): Generator<A
     }
     yield {
       field: "childTokens",
-      verdict: ofTokens(place),
+      verdict: countsChild(rest, event) ? ofTokens(place) : "open",
       event: { ...event, childTokens: (event.childTokens ?? 0) + 1 }
     }
   }
