@@ -159,7 +159,8 @@ const connect = (db: DatabaseSync, whenFree: Schedule.Schedule<unknown>): SqlCon
       }
       return Effect.withFiber((fiber) => {
         const exit = once(fiber)
-        // Nothing of a busy statement was done, but inside a transaction only the whole of it can be tried again.
+        // Nothing of a busy statement was done, and SQLite leaves the transaction around it open, of which only the whole
+        // can be tried again.
         if (Exit.isSuccess(exit) || db.isTransaction) return exit
         return Effect.catchIf(exit, isBusy, () =>
           Effect.retry(Effect.withFiber(once), { while: isBusy, schedule: whenFree })

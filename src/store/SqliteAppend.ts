@@ -46,7 +46,7 @@ export const make = (
     return text
   }
 
-  const begin = Effect.fnUntraced(function* (execute: Execute, { events, runId, summary }: Append) {
+  const createRun = Effect.fnUntraced(function* (execute: Execute, { events, runId, summary }: Append) {
     const { agent, parent, startedAt, status, tags = [] } = summary
     const [created] = yield* execute(create, [
       runId,
@@ -82,9 +82,9 @@ export const make = (
 
   const rowsOf = (run: unknown, events: Append["events"], from: number): ReadonlyArray<unknown> => {
     const rows: Array<unknown> = []
-    for (const event of events) {
+    for (const [index, event] of events.entries()) {
       const body = RunEvent.encode(event)
-      rows.push(run, from + rows.length / 4, body, checksum(body))
+      rows.push(run, from + index, body, checksum(body))
     }
     return rows
   }
@@ -95,7 +95,7 @@ export const make = (
     due: Due | undefined
   ): Effect.fn.Return<{ readonly written: boolean; readonly renewed?: boolean }, SqlError> {
     const { events, expected } = append
-    const run = yield* expected === 0 ? begin(execute, append) : advance(execute, append)
+    const run = yield* expected === 0 ? createRun(execute, append) : advance(execute, append)
     if (run === undefined) return { written: false }
     for (let start = 0; start < events.length; start += mostRows) {
       const some = events.slice(start, start + mostRows)

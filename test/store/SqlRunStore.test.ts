@@ -1,5 +1,6 @@
 import { join } from "node:path"
 import { describe, expect, it } from "@effect/vitest"
+import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
@@ -206,11 +207,55 @@ describe("a commit that fails", () => {
       for (const durability of ["process", "power"] as const) {
         const failure = yield* Effect.flip(store.append(append("a", 0, 2, {}, durability)))
         expect(failure).toMatchObject({ kind: "unavailable", problem: "disk I/O error" })
+        expect(yield* sql`PRAGMA synchronous`).toEqual([{ synchronous: 2 }])
       }
       failing = false
       expect(yield* store.list()).toEqual([])
       yield* store.append(append("a", 0))
       expect(yield* store.read("a")).toEqual(eventsFrom("a", 0, 1))
+    }).pipe(Effect.scoped)
+  )
+})
+
+describe("an append that is interrupted", () => {
+  onSqlite("is whole or not there, and leaves no transaction open and no level changed", (_, sql) =>
+    Effect.gen(function* () {
+      let [at, reached] = ["", yield* Deferred.make<void>()]
+      const held = <A>(text: string, effect: Effect.Effect<A, SqlError.SqlError>) =>
+        at !== "" && text.startsWith(at)
+          ? Effect.andThen(
+              Effect.andThen(Deferred.succeed(reached, undefined), Effect.yieldNow),
+              Effect.andThen(Effect.yieldNow, effect)
+            )
+          : effect
+      const reserve = Effect.map(sql.reserve, (connection) => ({
+        ...connection,
+        execute: (...args: Parameters<typeof connection.execute>) =>
+          held(args[0], connection.execute(...args)),
+        executeUnprepared: (...args: Parameters<typeof connection.executeUnprepared>) =>
+          held(args[0], connection.executeUnprepared(...args))
+      }))
+      const store = yield* SqlRunStore.make.pipe(
+        Effect.provideService(SqlClient.SqlClient, Object.assign(sql, { reserve }))
+      )
+      const places = ["PRAGMA synchronous", "BEGIN", "INSERT INTO checkrein_events", "COMMIT"]
+      for (const place of places) {
+        for (const durability of ["process", "power"] as const) {
+          const runId = `${place} ${durability}`
+          at = place
+          reached = yield* Deferred.make<void>()
+          const fiber = yield* Effect.forkChild(store.append(append(runId, 0, 2, {}, durability)))
+          yield* Effect.raceFirst(Deferred.await(reached), Fiber.await(fiber))
+          yield* Fiber.interrupt(fiber)
+          at = ""
+          const stored = yield* Effect.orElseSucceed(store.read(runId), () => [])
+          expect([[], eventsFrom(runId, 0, 2)], runId).toContainEqual(stored)
+          if (place === "COMMIT") expect(stored, runId).toHaveLength(2)
+          if (place.startsWith("INSERT")) expect(stored, runId).toHaveLength(0)
+          expect(yield* sql`PRAGMA synchronous`, runId).toEqual([{ synchronous: 2 }])
+          yield* store.append(append(`after ${runId}`, 0, 1, {}, durability))
+        }
+      }
     }).pipe(Effect.scoped)
   )
 })
