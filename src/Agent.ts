@@ -366,7 +366,7 @@ export const stream = <A, E, R>(
     })
   )
 
-/** The one place where an erased run gets its agent's types back: `make` and `provide` have put them together. */
+/** Where an erased run gets its agent's types back: `make` and `provide` have put them together, as for `create` above. */
 const typed = <A, E, R>(
   effect: Effect.Effect<Completed<unknown>, unknown, unknown>
 ): Effect.Effect<Completed<A>, Failure<E>, R | RunStore> =>
@@ -473,6 +473,7 @@ export const asTool = <
     .annotate(Tool.Idempotent, true)
     .annotate(IsAgent, true)
   const handler = (params: unknown) => SubAgent.call(definition, input(params))
+  // One handler for the one tool: that they have the same name is more than the compiler sees of a computed key.
   const layer = Toolkit.make(tool).toLayer({ [name]: handler } as never)
   // The parameters and the result are checked by the schemas that were given, which the two defaults stand in for.
   return { tool, layer } as unknown as AsTool<Name, P, S, R>
