@@ -136,10 +136,11 @@ const wireUsage = (usage: Money.Usage): Completion.Usage => ({
 })
 
 const count = (request: Request, content: string, calls: ReadonlyArray<Wire.ToolCall>) =>
-  Effect.map(Tokens.tokenizer, (tokens) => ({
-    promptTokens: tokens.request(request.messages(), request.tools()),
-    completionTokens: tokens.reply(content, calls)
-  }))
+  Effect.zipWith(
+    Tokens.countWireRequest(request.messages(), request.tools()),
+    Tokens.countWireReply(content, calls),
+    (promptTokens, completionTokens) => ({ promptTokens, completionTokens })
+  )
 
 /** Makes a player for a script. */
 export const make = (script: Script.Script, options: Options = {}): Player => {

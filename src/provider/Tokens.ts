@@ -4,7 +4,11 @@
  * The rule: `prompt_tokens` are the tokens of `JSON.stringify(messages)` plus those of `JSON.stringify(tools)`;
  * `completion_tokens` are the tokens of the text plus those of `JSON.stringify(tool_calls)`, in the wire form of `Wire`.
  *
- * The tokenizer takes about a second and 160 MB to load, so nothing loads it before the first count.
+ * The vocabulary takes a good part of a second to load, so nothing loads it before the first count.
+ *
+ * The effects here count a long text chunk by chunk and let other fibers go on in between; a `Tokenizer` counts at once.
+ * An unbroken run of letters, symbols or blanks that is longer than 768 bytes is counted in pieces: a token or two too
+ * many or too few for each, which is a percent or two at most.
  *
  * A growing transcript is not tokenized anew. The JSON text is cut after the `{"` that opens each message, which changes
  * no count: the tokenizer takes `{"` with the symbols before it as the end of one word, because a letter follows it. What a
@@ -14,9 +18,13 @@
 import type * as Prompt from "effect/ai/Prompt"
 import type * as Tool from "effect/ai/Tool"
 import * as Effect from "effect/Effect"
+import * as BytePairs from "./BytePairs.ts"
 import * as Wire from "./Wire.ts"
 
-/** A loaded tokenizer. Its counts are pure; it keeps what it has counted before. */
+/**
+ * A loaded tokenizer. Its counts are pure; it keeps what it has counted before. It counts without a pause: about a second
+ * for a megabyte, so for texts of any length `countText` and the like are better.
+ */
 export interface Tokenizer {
   /** The tokens of a text. */
   readonly text: (text: string) => number
@@ -29,42 +37,20 @@ export interface Tokenizer {
   readonly reply: (content: string | null | undefined, calls: ReadonlyArray<Wire.ToolCall>) => number
 }
 
-const longestRun = 256
-
-const endless = new RegExp(
-  `[\\p{L}\\p{M}]{${longestRun}}|[^\\s\\p{L}\\p{N}]{${longestRun}}|\\s{${longestRun}}`,
-  "gu"
-)
-
-/**
- * The tokenizer takes time with the square of an unbroken run of letters, symbols or blanks: 8,000 of one letter take four
- * seconds. Longer runs than any word or rule of dashes are therefore counted in pieces, which may add a token for each cut.
- */
-const bounded =
-  (count: (text: string) => number) =>
-  (text: string): number => {
-    if (text.length <= longestRun) return count(text)
-    let total = 0
-    let from = 0
-    for (const match of text.matchAll(endless)) {
-      const to = match.index + match[0].length
-      total += count(text.slice(from, to))
-      from = to
-    }
-    return total + count(text.slice(from))
-  }
+/** Counting, step by step: what counts a long text says so after each chunk, so that others may go on in between. */
+type Counting = Generator<void, number>
 
 const cacheLimit = 4 * 1024 * 1024
 
 /** Keeps counts of texts seen lately: the endpoint gets every message as new text with every request. */
-const remembering = (count: (text: string) => number) => {
+const remembering = (count: (text: string) => Counting) => {
   let recent = new Map<string, number>()
   let older = new Map<string, number>()
   let size = 0
-  return (text: string): number => {
+  return function* (text: string): Counting {
     let tokens = recent.get(text)
     if (tokens !== undefined) return tokens
-    tokens = older.get(text) ?? count(text)
+    tokens = older.get(text) ?? (yield* count(text))
     recent.set(text, tokens)
     size += text.length
     if (size > cacheLimit) {
@@ -79,21 +65,45 @@ const remembering = (count: (text: string) => number) => {
 /** The symbols that end a message's JSON, when a letter or a digit comes before them: a safe place for a cut. */
 const closing = /(?<=[\p{L}\p{N}])[^\s\p{L}\p{N}\p{M}]+$/u
 
-const make = (encode: (text: string) => number): Tokenizer => {
-  const text = bounded(encode)
+/** As much of a message's end as is searched for them. */
+const searched = 256
+
+/** The counts of a tokenizer, step by step. */
+interface Counts {
+  readonly text: (text: string) => Counting
+  readonly request: (
+    messages: ReadonlyArray<Wire.Message>,
+    tools: ReadonlyArray<Wire.ToolDefinition>
+  ) => Counting
+  readonly reply: (content: string | null | undefined, calls: ReadonlyArray<Wire.ToolCall>) => Counting
+}
+
+const make = (count: (chunk: string) => number): Counts => {
+  let sincePause = 0
+  const text = function* (text: string): Counting {
+    let total = 0
+    for (const chunk of BytePairs.chunks(text)) {
+      total += count(chunk)
+      sincePause += chunk.length
+      if (sincePause < BytePairs.longestChunk) continue
+      sincePause = 0
+      yield
+    }
+    return total
+  }
   const remembered = remembering(text)
   const perMessage = new WeakMap<Wire.Message, { readonly followed: number; readonly last: number }>()
-  const message = (wire: Wire.Message) => {
+  const message = function* (wire: Wire.Message) {
     let counts = perMessage.get(wire)
     if (counts === undefined) {
       const rest = Wire.jsonOf(wire).slice(2)
-      const cut = rest.slice(-longestRun).search(closing)
-      const split = cut === -1 ? 0 : Math.max(0, rest.length - longestRun) + cut
-      const head = split === 0 ? 0 : remembered(rest.slice(0, split))
+      const cut = rest.slice(-searched).search(closing)
+      const split = cut === -1 ? 0 : Math.max(0, rest.length - searched) + cut
+      const head = split === 0 ? 0 : yield* remembered(rest.slice(0, split))
       const tail = rest.slice(split)
       counts = {
-        followed: head + remembered(`${tail},{"`),
-        last: head + remembered(`${tail}]`)
+        followed: head + (yield* remembered(`${tail},{"`)),
+        last: head + (yield* remembered(`${tail}]`))
       }
       perMessage.set(wire, counts)
     }
@@ -101,20 +111,44 @@ const make = (encode: (text: string) => number): Tokenizer => {
   }
   return {
     text,
-    request: (messages, tools) => {
-      let total = remembered(Wire.listJson(tools))
-      if (messages.length === 0) return total + remembered("[]")
-      total += remembered('[{"')
+    request: function* (messages, tools) {
+      let total = yield* remembered(Wire.listJson(tools))
+      if (messages.length === 0) return total + (yield* remembered("[]"))
+      total += yield* remembered('[{"')
       const final = messages.length - 1
-      for (let i = 0; i < final; i++) total += message(messages[i]!).followed
-      return total + message(messages[final]!).last
+      for (let i = 0; i < final; i++) {
+        total += (perMessage.get(messages[i]!) ?? (yield* message(messages[i]!))).followed
+      }
+      return total + (yield* message(messages[final]!)).last
     },
-    reply: (content, calls) => remembered(content ?? "") + remembered(JSON.stringify(calls))
+    reply: function* (content, calls) {
+      return (yield* remembered(content ?? "")) + (yield* remembered(JSON.stringify(calls)))
+    }
   }
 }
 
-let loaded: Tokenizer | undefined
-let loading: Promise<Tokenizer> | undefined
+const atOnce = (counting: Counting): number => {
+  let step = counting.next()
+  while (step.done !== true) step = counting.next()
+  return step.value
+}
+
+const letOthersGoOn = Effect.fnUntraced(function* (counting: Counting) {
+  let step = counting.next()
+  while (step.done !== true) {
+    yield* Effect.yieldNow
+    step = counting.next()
+  }
+  return step.value
+})
+
+interface Loaded {
+  readonly counts: Counts
+  readonly tokenizer: Tokenizer
+}
+
+let loaded: Loaded | undefined
+let loading: Promise<Loaded> | undefined
 
 /** A load that failed may be tried again. */
 const forget = (error: unknown): never => {
@@ -122,15 +156,24 @@ const forget = (error: unknown): never => {
   throw error
 }
 
-const load = async (): Promise<Tokenizer> => {
-  const [{ Tiktoken }, { default: ranks }] = await Promise.all([
-    import("js-tiktoken/lite"),
-    import("js-tiktoken/ranks/o200k_base")
-  ])
-  const bpe = new Tiktoken(ranks)
-  loaded = make((text) => bpe.encode(text, [], []).length)
+const load = async (): Promise<Loaded> => {
+  const { default: vocabulary } = await import("js-tiktoken/ranks/o200k_base")
+  const counts = make(BytePairs.counter(vocabulary))
+  const tokenizer: Tokenizer = {
+    text: (text) => atOnce(counts.text(text)),
+    request: (messages, tools) => atOnce(counts.request(messages, tools)),
+    reply: (content, calls) => atOnce(counts.reply(content, calls))
+  }
+  loaded = { counts, tokenizer }
   return loaded
 }
+
+const current: Effect.Effect<Loaded> = Effect.suspend(() =>
+  loaded === undefined ? Effect.promise(() => (loading ??= load().catch(forget))) : Effect.succeed(loaded)
+)
+
+const counted = (of: (counts: Counts) => Counting): Effect.Effect<number> =>
+  Effect.flatMap(current, ({ counts }) => letOthersGoOn(of(counts)))
 
 /**
  * The tokenizer of this process; the first use loads it.
@@ -143,9 +186,7 @@ const load = async (): Promise<Tokenizer> => {
  * const count = Effect.map(Tokens.tokenizer, (tokens) => tokens.text("What is in the log?"))
  * ```
  */
-export const tokenizer: Effect.Effect<Tokenizer> = Effect.suspend(() =>
-  loaded === undefined ? Effect.promise(() => (loading ??= load().catch(forget))) : Effect.succeed(loaded)
-)
+export const tokenizer: Effect.Effect<Tokenizer> = Effect.map(current, ({ tokenizer }) => tokenizer)
 
 /**
  * The tokens of a text.
@@ -157,8 +198,37 @@ export const tokenizer: Effect.Effect<Tokenizer> = Effect.suspend(() =>
  * const tokens = Tokens.countText("What is in the log?")
  * ```
  */
-export const countText = (text: string): Effect.Effect<number> =>
-  Effect.map(tokenizer, (tokens) => tokens.text(text))
+export const countText = (text: string): Effect.Effect<number> => counted((counts) => counts.text(text))
+
+/**
+ * The prompt tokens of a request that is in wire form already.
+ *
+ * @example
+ * ```ts
+ * import { Tokens } from "checkrein/provider"
+ *
+ * const tokens = Tokens.countWireRequest([{ role: "user", content: "What is in the log?" }], [])
+ * ```
+ */
+export const countWireRequest = (
+  messages: ReadonlyArray<Wire.Message>,
+  tools: ReadonlyArray<Wire.ToolDefinition>
+): Effect.Effect<number> => counted((counts) => counts.request(messages, tools))
+
+/**
+ * The completion tokens of a reply that is in wire form already.
+ *
+ * @example
+ * ```ts
+ * import { Tokens } from "checkrein/provider"
+ *
+ * const tokens = Tokens.countWireReply("Nothing is in the log.", [])
+ * ```
+ */
+export const countWireReply = (
+  content: string | null | undefined,
+  calls: ReadonlyArray<Wire.ToolCall>
+): Effect.Effect<number> => counted((counts) => counts.reply(content, calls))
 
 /**
  * The prompt tokens of a request, by the rule above.
@@ -174,8 +244,7 @@ export const countText = (text: string): Effect.Effect<number> =>
 export const countRequest = (
   messages: ReadonlyArray<Prompt.Message>,
   tools: ReadonlyArray<Tool.Any>
-): Effect.Effect<number> =>
-  Effect.map(tokenizer, (tokens) => tokens.request(Wire.messages(messages), Wire.tools(tools)))
+): Effect.Effect<number> => countWireRequest(Wire.messages(messages), Wire.tools(tools))
 
 /** A call as it is counted. `params` is an object, or the text that the model wrote if that was not JSON. */
 export interface CountedCall {
@@ -195,16 +264,14 @@ export interface CountedCall {
  * ```
  */
 export const countReply = (text: string, calls: ReadonlyArray<CountedCall>): Effect.Effect<number> =>
-  Effect.map(tokenizer, (tokens) =>
-    tokens.reply(
-      text,
-      calls.map(({ id, name, params }) => ({
-        id,
-        type: "function",
-        function: {
-          name,
-          arguments: typeof params === "string" ? params : Wire.argumentsText(params)
-        }
-      }))
-    )
+  countWireReply(
+    text,
+    calls.map(({ id, name, params }) => ({
+      id,
+      type: "function",
+      function: {
+        name,
+        arguments: typeof params === "string" ? params : Wire.argumentsText(params)
+      }
+    }))
   )
