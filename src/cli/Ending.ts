@@ -2,7 +2,7 @@
  * How a run that is not running is told: in a sentence, as JSON, and with the commands by which it goes on.
  */
 import { cost } from "../observe/Pretty.ts"
-import { hasTold, raised, type Todo } from "../run/GoingOn.ts"
+import { actionsOf, hasTold, resumeOf } from "../run/GoingOn.ts"
 import * as Handoff from "../run/Handoff.ts"
 import type { Resource } from "../run/Limits.ts"
 import { textOf } from "../run/Message.ts"
@@ -84,51 +84,36 @@ const moreOf: Record<Resource, (amount: number) => ReadonlyArray<string>> = {
   time: (n) => ["--max-time", `${n}s`]
 }
 
-/** What the run needs to be taken up again, beyond what people have to settle. */
-const taking = ({ exhausted, reason, status }: RunState): ReadonlyArray<string> => {
-  if (status === "failed") return ["--force"]
-  const isAtLimit = reason === "max_turns" || reason === "max_budget"
-  // What a shared budget is short of is no limit of the run.
-  return isAtLimit && exhausted !== undefined && exhausted.pool === undefined
-    ? moreOf[exhausted.resource](raised(exhausted))
-    : []
-}
+/** What a run needs to be taken up again, beyond what people have to settle. */
+const flagsOf = ({ force, more }: Handoff.Resume): ReadonlyArray<string> => [
+  ...(force === true ? ["--force"] : []),
+  ...(more === undefined ? [] : moreOf[more.resource](more.amount))
+]
 
 /**
  * The commands for what is to be done about a run. What people say of a call resumes it at once, but for a run that has
- * failed: that is not taken up by a word about a call. None for a child that has told its parent how it ended.
+ * failed: that is not taken up by a word about a call. None for a child that has told its parent how it ended: a command
+ * resumes the run at the top.
  */
-const commandsFor = (run: RunState, where: Where): ((todo: Todo) => ReadonlyArray<string>) => {
+const commandsFor = (run: RunState, where: Where): ((action: Handoff.Action) => ReadonlyArray<string>) => {
   if (hasTold(run)) return () => []
-  const goOn = run.status === "failed" ? [] : ["--resume", ...taking(run), ...agentFlag(where)]
+  const resuming = resumeOf(run, where.root)
+  const goOn = resuming.force === true ? [] : ["--resume", ...flagsOf(resuming), ...agentFlag(where)]
   const say = (verb: string, ...words: ReadonlyArray<string>) => command(where, verb, words, ...goOn)
-  return (todo) => {
-    switch (todo.do) {
-      case "decide":
-        return ["approve", "reject"].map((verb) => say(verb, todo.runId, todo.callId))
-      case "resolve":
+  return (action) => {
+    switch (action._tag) {
+      case "Resolve":
         return ["happened", "did-not-happen"].map((outcome) =>
-          say("resolve", todo.runId, todo.callId, outcome)
+          say("resolve", action.runId, action.callId, outcome)
         )
-      case "answer":
-        return [say("answer", todo.runId, "YOUR ANSWER")]
-      case "resume":
-        return [resume(where, ...taking(run))]
+      case "Decide":
+        return ["approve", "reject"].map((verb) => say(verb, action.runId, action.callId))
+      case "Answer":
+        return [say("answer", action.runId, "YOUR ANSWER")]
+      case "Resume":
+        return [resume(where, ...flagsOf(action))]
     }
   }
-}
-
-/** The commands by which people settle what a run cannot go on without, in the order in which it asks for it. */
-const settling = (run: RunState, where: Where, settled: ReadonlySet<string>): ReadonlyArray<string> => {
-  const commands = commandsFor(run, where)
-  const open = <A extends Asked>(calls: ReadonlyArray<A>) =>
-    calls.filter((call) => !settled.has(nameOf(call)))
-  const question = RunExit.questionOf(run)
-  return [
-    ...open(RunExit.unknownOf(run)).flatMap((call) => commands({ do: "resolve", ...call })),
-    ...open(RunExit.approvalsOf(run)).flatMap((call) => commands({ do: "decide", ...call })),
-    ...open(question === undefined ? [] : [question]).flatMap((asked) => commands({ do: "answer", ...asked }))
-  ]
 }
 
 /**
@@ -141,10 +126,15 @@ export const next = (
   where: Where,
   settled: ReadonlySet<string> = new Set()
 ): ReadonlyArray<string> => {
-  if (run.status === "completed" || hasTold(run) || Store.isFleeting(where.store)) return []
-  if (run.status === "running") return [resume(where)]
-  const first = settling(run, where, settled)
-  return first.length === 0 || run.status === "failed" ? [...first, resume(where, ...taking(run))] : first
+  if (Store.isFleeting(where.store)) return []
+  const open = actionsOf(run, where.root).filter(
+    (action) => action._tag === "Resume" || !settled.has(nameOf(action))
+  )
+  // What people say of a call resumes the run, unless that takes force.
+  const needed = open.filter(
+    (action) => action._tag !== "Resume" || action.force === true || open.length === 1
+  )
+  return needed.flatMap(commandsFor(run, where))
 }
 
 /** A run's answer as text: what was submitted or said, else what it handed over; empty when there is none. */

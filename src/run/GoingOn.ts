@@ -17,18 +17,31 @@ export const Step = Schema.Struct({
 })
 export type Step = typeof Step.Type
 
-/** What a step is about: a call to be decided about or to be looked up, a question to be answered, or the run itself. */
-export type Todo =
-  | { readonly do: "decide" | "resolve"; readonly runId: string; readonly callId: string }
-  | { readonly do: "answer"; readonly runId: string }
-  | { readonly do: "resume" }
+/** A run that is taken up: which one, with which limit raised (money in USD, time in seconds), and whether by force. */
+export interface Resume {
+  readonly _tag: "Resume"
+  readonly runId: string
+  readonly more?: { readonly resource: Resource; readonly amount: number }
+  readonly force?: true
+}
+
+/** What is to be done: a call is looked up or decided about, a question is answered, or a run is taken up. */
+export type Action =
+  | {
+      readonly _tag: "Resolve" | "Decide"
+      readonly runId: string
+      readonly callId: string
+      readonly tool: string
+    }
+  | { readonly _tag: "Answer"; readonly runId: string; readonly callId: string }
+  | Resume
 
 /** What whoever shows the steps of a run knows, and the run does not. */
 export interface Showing {
   /** The run that is resumed when a child is to go on; without it, the child's parent. */
   readonly root?: string
   /** The commands for a step, in the program that shows it. */
-  readonly commands?: (todo: Todo) => ReadonlyArray<string>
+  readonly commands?: (action: Action) => ReadonlyArray<string>
 }
 
 /** What a limit of nothing is raised to: money in USD, time in milliseconds. */
@@ -55,30 +68,7 @@ const written: Record<Resource, (amount: number) => string> = {
 const ref = ({ callId, runId }: { readonly callId: string; readonly runId: string }): string =>
   `{ runId: ${JSON.stringify(runId)}, callId: ${JSON.stringify(callId)} }`
 
-const resume = (what: string, runId: string, options?: string): Step => ({
-  what,
-  api: `Agent.resume(agent, ${[JSON.stringify(runId)].concat(options ?? []).join(", ")})`
-})
-
 const isAtLimit = ({ reason }: RunState): boolean => reason === "max_turns" || reason === "max_budget"
-
-/** How a run is taken up by itself. */
-const taken = (state: RunState): Step => {
-  const { exhausted, runId, status } = state
-  if (status === "running") return resume("resume the run, if nothing drives it any more", runId)
-  if (status === "failed")
-    return resume("resume the run, once what it failed with is settled", runId, "{ force: true }")
-  if (isAtLimit(state) && exhausted?.pool !== undefined)
-    return resume(
-      `resume the run, once the budget pool ${exhausted.pool} has room again or is given more; no limit of the run's own was reached`,
-      runId
-    )
-  if (isAtLimit(state) && exhausted !== undefined) {
-    const limits = `{ limits: { ${written[exhausted.resource](raised(exhausted))} } }`
-    return resume("resume the run with more room, say twice as much", runId, limits)
-  }
-  return resume("resume the run", runId)
-}
 
 /** Whether a child run has ended short of an answer: its parent was told so in words, and does not wait for it. */
 export const hasTold = ({ parent, reason, status }: RunState): boolean =>
@@ -88,56 +78,80 @@ export const hasTold = ({ parent, reason, status }: RunState): boolean =>
   reason !== "cancelled" &&
   !suspends(reason)
 
-/** What can be done about a child run that nobody waits for. */
-const toldOf = (state: RunState): Step => ({
-  what: `run ${state.parent?.runId} was told of this ending and goes on without it; this one can be taken up by itself`,
-  api: taken(state).api
-})
-
-/** How a run is taken up: a child goes on with the runs above it, which wait for it. */
-const takenWith = (state: RunState, root = state.parent?.runId): Step =>
-  state.parent === undefined || root === undefined
-    ? taken(state)
-    : resume(`resume run ${root}, under which this one was started`, root)
-
-/** What to do, in this order, so that a run goes on; nothing for one that has completed. `agent` in code is its agent. */
-export const stepsOf = (state: RunState, { commands, root }: Showing = {}): ReadonlyArray<Step> => {
-  if (state.status === "completed") return []
-  const step = (todo: Todo, { api, what }: Step): Step => {
-    const shown = commands?.(todo) ?? []
-    return { what, api, ...(shown.length === 0 ? undefined : { commands: shown }) }
-  }
-  const decisions = approvalsOf(state).map(({ callId, runId, tool }) =>
-    step(
-      { do: "decide", runId, callId },
-      {
-        what: `decide whether ${tool} (call ${callId}) may run: approve or reject it`,
-        api: `Agent.decide(${ref({ runId, callId })}, Agent.approve()) // or Agent.reject()`
-      }
-    )
-  )
-  const resolutions = unknownOf(state).map(({ callId, runId, tool }) =>
-    step(
-      { do: "resolve", runId, callId },
-      {
-        what: `find out whether ${tool} (call ${callId}) has happened, and say that it has, or that it has not`,
-        api: `Agent.resolve(${ref({ runId, callId })}, Agent.happened()) // or Agent.didNotHappen`
-      }
-    )
-  )
-  const question = questionOf(state)
-  const answers =
-    question === undefined
-      ? []
-      : [
-          step(
-            { do: "answer", runId: question.runId },
-            {
-              what: `answer what run ${question.runId} asks`,
-              api: `Agent.answer(${JSON.stringify(question.runId)}, "THE ANSWER")`
-            }
-          )
-        ]
-  const last = hasTold(state) ? toldOf(state) : step({ do: "resume" }, takenWith(state, root))
-  return [...decisions, ...resolutions, ...answers, last]
+/** How a run is taken up: a child for which its parent waits goes on with the runs above it, any other by itself. */
+export const resumeOf = (state: RunState, root = state.parent?.runId): Resume => {
+  const { exhausted, parent, runId, status } = state
+  if (parent !== undefined && root !== undefined && !hasTold(state)) return { _tag: "Resume", runId: root }
+  if (status === "failed") return { _tag: "Resume", runId, force: true }
+  // What a shared budget is short of is no limit of the run's own.
+  return isAtLimit(state) && exhausted !== undefined && exhausted.pool === undefined
+    ? { _tag: "Resume", runId, more: { resource: exhausted.resource, amount: raised(exhausted) } }
+    : { _tag: "Resume", runId }
 }
+
+/**
+ * What is to be done so that a run goes on, in the order in which it stops for it; last of all, it is taken up. Nothing
+ * for one that has completed.
+ */
+export const actionsOf = (state: RunState, root?: string): ReadonlyArray<Action> => {
+  if (state.status === "completed") return []
+  const question = questionOf(state)
+  return [
+    ...unknownOf(state).map(({ callId, runId, tool }): Action => ({ _tag: "Resolve", runId, callId, tool })),
+    ...approvalsOf(state).map(({ callId, runId, tool }): Action => ({ _tag: "Decide", runId, callId, tool })),
+    ...(question === undefined
+      ? []
+      : [{ _tag: "Answer", runId: question.runId, callId: question.callId } as const]),
+    resumeOf(state, root)
+  ]
+}
+
+const resumed = (state: RunState, { force, more, runId }: Resume): string => {
+  const { exhausted, parent, status } = state
+  if (hasTold(state))
+    return `run ${parent?.runId} was told of this ending and goes on without it; this one can be taken up by itself`
+  if (runId !== state.runId) return `resume run ${runId}, under which this one was started`
+  if (status === "running") return "resume the run, if nothing drives it any more"
+  if (force === true) return "resume the run, once what it failed with is settled"
+  if (more !== undefined) return "resume the run with more room, say twice as much"
+  return isAtLimit(state) && exhausted?.pool !== undefined
+    ? `resume the run, once the budget pool ${exhausted.pool} has room again or is given more; no limit of the run's own was reached`
+    : "resume the run"
+}
+
+const options = ({ force, more }: Resume): string => {
+  if (force === true) return ", { force: true }"
+  return more === undefined ? "" : `, { limits: { ${written[more.resource](more.amount)} } }`
+}
+
+const stepOf = (state: RunState, action: Action): Step => {
+  switch (action._tag) {
+    case "Resolve":
+      return {
+        what: `find out whether ${action.tool} (call ${action.callId}) has happened, and say that it has, or that it has not`,
+        api: `Agent.resolve(${ref(action)}, Agent.happened()) // or Agent.didNotHappen`
+      }
+    case "Decide":
+      return {
+        what: `decide whether ${action.tool} (call ${action.callId}) may run: approve or reject it`,
+        api: `Agent.decide(${ref(action)}, Agent.approve()) // or Agent.reject()`
+      }
+    case "Answer":
+      return {
+        what: `answer what run ${action.runId} asks`,
+        api: `Agent.answer(${JSON.stringify(action.runId)}, "THE ANSWER")`
+      }
+    case "Resume":
+      return {
+        what: resumed(state, action),
+        api: `Agent.resume(agent, ${JSON.stringify(action.runId)}${options(action)})`
+      }
+  }
+}
+
+/** The same as steps that can be shown. `agent` in code is the run's agent. */
+export const stepsOf = (state: RunState, { commands, root }: Showing = {}): ReadonlyArray<Step> =>
+  actionsOf(state, root).map((action) => {
+    const shown = commands?.(action) ?? []
+    return { ...stepOf(state, action), ...(shown.length === 0 ? undefined : { commands: shown }) }
+  })

@@ -14,7 +14,7 @@ import * as State from "./RunState.ts"
 import { approvalsOf, questionOf, unknownOf } from "./Waiting.ts"
 
 export type { Child, Command, FileRead, Observation, Source } from "./EvidenceIndex.ts"
-export type { Showing, Step, Todo } from "./GoingOn.ts"
+export type { Action, Resume, Showing, Step } from "./GoingOn.ts"
 export { type Section, sections, toMarkdown } from "./HandoffText.ts"
 
 const { Call, cut, inShort } = EvidenceIndex

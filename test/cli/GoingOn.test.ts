@@ -94,17 +94,22 @@ describe("the commands of a handoff", () => {
     const where = { store: path("runs.db"), agent: "agent.ts", root: "run" }
     const flags = `--agent agent.ts --store ${where.store}`
     const run = stateOf(stopsOf["that waits for people at a limit"])
-    expect(Ending.handoff(run, where).next.map(({ commands }) => commands)).toEqual([
-      ["approve", "reject"].map((verb) => `checkrein runs ${verb} run c5 --resume --max-turns 2 ${flags}`),
+    const settling = [
       ["happened", "did-not-happen"].map(
         (outcome) => `checkrein runs resolve run c3 ${outcome} --resume --max-turns 2 ${flags}`
       ),
-      [`checkrein runs answer run 'YOUR ANSWER' --resume --max-turns 2 ${flags}`],
-      [`checkrein runs resume run --max-turns 2 ${flags}`]
-    ])
-    expect(commandsOf(stopsOf.failed, "run", where)).toContain(
-      `checkrein runs resolve run c3 did-not-happen --store ${where.store}`
-    )
+      ["approve", "reject"].map((verb) => `checkrein runs ${verb} run c5 --resume --max-turns 2 ${flags}`),
+      [`checkrein runs answer run 'YOUR ANSWER' --resume --max-turns 2 ${flags}`]
+    ]
+    const resuming = `checkrein runs resume run --max-turns 2 ${flags}`
+    expect(Ending.handoff(run, where).next.map(({ commands }) => commands)).toEqual([...settling, [resuming]])
+    expect(Ending.next(run, where)).toEqual(settling.flat())
+    expect(Ending.next(run, where, new Set(["run c3", "run c5"]))).toEqual(settling[2])
+    expect(Ending.next(run, where, new Set(["run c3", "run c5", "run c7"]))).toEqual([resuming])
+    const failed = commandsOf(stopsOf.failed, "run", where)
+    expect(failed.at(-1)).toBe(`checkrein runs resume run --force ${flags}`)
+    expect(Ending.next(stateOf(stopsOf.failed), where)).toEqual(failed)
+    expect(failed).toContain(`checkrein runs resolve run c3 did-not-happen --store ${where.store}`)
   })
 
   it("raise no limit of a run that a shared budget has stopped: it is resumed as it is, once there is room", () => {

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "@effect/vitest"
 import * as Schema from "effect/Schema"
 import * as Fold from "../../src/run/Fold.ts"
+import { actionsOf } from "../../src/run/GoingOn.ts"
 import * as Handoff from "../../src/run/Handoff.ts"
 import type { Limits } from "../../src/run/Limits.ts"
 import type { Body, Evidence } from "../../src/run/RunEvent.ts"
@@ -599,8 +600,8 @@ describe("how to go on", () => {
         outOfTurns
       )
     ).toEqual([
-      'Agent.decide({ runId: "run", callId: "c5" }, Agent.approve()) // or Agent.reject()',
       'Agent.resolve({ runId: "run", callId: "c3" }, Agent.happened()) // or Agent.didNotHappen',
+      'Agent.decide({ runId: "run", callId: "c5" }, Agent.approve()) // or Agent.reject()',
       'Agent.resume(agent, "run", { limits: { turns: 4 } })'
     ])
     expect(steps(started(), ...turn(1, [question]), stopped("interrupted", "input"))).toEqual([
@@ -669,17 +670,27 @@ describe("how to go on", () => {
       result(save, { disposition: "unknown" }),
       outOfTurns
     ]
+    const seen: Array<Handoff.Action> = []
     const shown = Handoff.of(stateOf(waits), {
-      commands: (todo) => (todo.do === "resume" ? [] : [`${todo.do} ${"callId" in todo ? todo.callId : ""}`])
+      commands: (action) => {
+        seen.push(action)
+        return action._tag === "Resume" ? [] : [`${action._tag} ${action.callId}`]
+      }
     })
+    expect(seen).toEqual([
+      { _tag: "Resolve", runId: "run", callId: "c3", tool: "append_row" },
+      { _tag: "Decide", runId: "run", callId: "c5", tool: "delete_file" },
+      { _tag: "Answer", runId: "run", callId: "c7" },
+      { _tag: "Resume", runId: "run", more: { resource: "turns", amount: 4 } }
+    ])
     expect(shown.next.map(({ commands }) => commands)).toEqual([
-      ["decide c5"],
-      ["resolve c3"],
-      ["answer "],
+      ["Resolve c3"],
+      ["Decide c5"],
+      ["Answer c7"],
       undefined
     ])
     expect(Handoff.toMarkdown(shown)).toContain(
-      "1. decide whether delete_file (call c5) may run: approve or reject it\n   - `decide c5`\n   - `Agent.decide("
+      "2. decide whether delete_file (call c5) may run: approve or reject it\n   - `Decide c5`\n   - `Agent.decide("
     )
     expect(of(...waits).next.every(({ commands }) => commands === undefined)).toBe(true)
   })
@@ -888,6 +899,25 @@ describe("over generated runs", () => {
         .filter(({ approval, kind }) => kind === "tool" && approval !== "rejected")
         .map(({ callId }) => callId)
       expect([...places].sort()).toEqual([...expected].sort())
+    },
+    many
+  )
+
+  it.prop(
+    "what the run has stopped for is what is to be done first, and to take it up is the last",
+    { journal: journals() },
+    ({ journal: { events } }) => {
+      const state = Fold.fold(events)!
+      const actions = actionsOf(state)
+      expect(actions.at(-1)?._tag).toBe(state.status === "completed" ? undefined : "Resume")
+      expect(actions.slice(0, -1).map(({ _tag }) => _tag)).not.toContain("Resume")
+      const { reason } = state
+      if (reason !== "unknown_outcome" && reason !== "approval" && reason !== "input") return
+      const tags = { unknown_outcome: "Resolve", approval: "Decide", input: "Answer" } as const
+      // For a call of its own of unknown outcome a run stops before all else, for that of a child after it.
+      const isFirst = ({ _tag, runId }: Handoff.Action) =>
+        reason === "unknown_outcome" || _tag !== "Resolve" || runId === state.runId
+      expect(actions.find(isFirst)?._tag).toBe(tags[reason])
     },
     many
   )
