@@ -133,9 +133,10 @@ const executeAll = Effect.fnUntraced(function* (
   calls: ReadonlyArray<PendingCall>
 ) {
   yield* journal.lease.check
-  // Asked before anything is staged: what is staged waits for nobody.
   const refused = new Map<string, Exhausted>()
   if (job.pool !== undefined) {
+    // Whatever is staged waits for nobody.
+    yield* journal.commit()
     for (const call of calls) {
       if (RunState.continues(call) || ToolCall.withoutExecution(job, journal.state(), desk, call)) continue
       const short = yield* PoolClaims.call(job, journal.runId, call, call.attempts + 1)
@@ -205,6 +206,8 @@ const stop = Effect.fnUntraced(function* (job: Job, journal: Journal, ending: En
     }
   }
   const atLimit = ending.reason === "max_turns" || ending.reason === "max_budget"
+  // What an operation does when it is cancelled or waited for is up to its tool: a paid turn does not wait for that.
+  if (atLimit && RunState.live(journal.state()).length > 0) yield* journal.commit()
   const operations = atLimit ? yield* Operations.settle(job, journal) : []
   yield* journal.commit(stopped(journal, ending, operations))
 })

@@ -16,7 +16,6 @@ import type { Message } from "../run/Message.ts"
 import * as Money from "../run/Money.ts"
 import { type Ending, outOf } from "../run/NextStep.ts"
 import * as RunState from "../run/RunState.ts"
-import type { Spent } from "../store/BudgetPool.ts"
 import * as Drain from "./Drain.ts"
 import type { Job } from "./Job.ts"
 import type { Journal } from "./Journal.ts"
@@ -143,12 +142,10 @@ const usageOfError = (error: AiError.AiError): Money.Usage | undefined => {
   return usageOf(usage?.promptTokens, usage?.completionTokens ?? 0)
 }
 
-/** What became of an attempt: how the run ends with it, or whether there is another, and what it has used. */
+/** What became of an attempt: how the run ends with it, or whether there is another. */
 interface Came {
   readonly ending?: Ending | undefined
   readonly againInMs?: number
-  /** `undefined` for an attempt that never came back. */
-  readonly spent: Omit<Spent, "key"> | undefined
 }
 
 /** Sends a claimed attempt, and writes down what came of it. */
@@ -195,21 +192,14 @@ const send = Effect.fnUntraced(function* (
   if (exit === undefined) {
     // The deadline. The claim stays open and is counted as lost; a timer that was early must not look like time left.
     while (timeLeft() > 0) yield* Effect.sleep(Math.ceil(timeLeft()))
-    const lost: Came = { spent: undefined }
+    const lost: Came = {}
     return lost
   }
   const ms = Math.round(journal.nowMs() - startedMs)
   const { error, parts } = yield* exit
   if (error === undefined || parts.some(isContent)) {
-    const { costUsd, usage } = yield* ReplyTurn.take(
-      job,
-      journal,
-      conversation.ids,
-      { parts, error },
-      prompt,
-      ms
-    )
-    const came: Came = { spent: { usd: costUsd, tokens: usage.promptTokens + usage.completionTokens } }
+    yield* ReplyTurn.take(job, journal, conversation.ids, { parts, error }, prompt, ms)
+    const came: Came = {}
     return came
   }
 
@@ -224,7 +214,6 @@ const send = Effect.fnUntraced(function* (
     ...(usage === undefined ? undefined : { usage, ...ReplyTurn.costOf(job, job.model, usage) })
   } as const
   const tokens = usage === undefined ? 0 : usage.promptTokens + usage.completionTokens
-  const spent = { usd: failed.costUsd, tokens, turns: 0 } as const
   const asked = error.retryAfter === undefined ? undefined : Duration.toMillis(error.retryAfter)
   const retryInMs = asked ?? (yield* backoffMs(attempt))
   if (
@@ -234,7 +223,7 @@ const send = Effect.fnUntraced(function* (
     retryInMs > longestWaitMs
   ) {
     journal.stage(failed)
-    const came: Came = { ending: endingOf(error, journal.state()), spent }
+    const came: Came = { ending: endingOf(error, journal.state()) }
     return came
   }
   const { limits } = journal.state()
@@ -243,11 +232,11 @@ const send = Effect.fnUntraced(function* (
   if (Limits.exhausted(limits, after, purpose) !== undefined) {
     // It was paid for, and used up what was left: what comes next is asked of the limits.
     yield* journal.commit(failed)
-    const last: Came = { spent }
+    const last: Came = {}
     return last
   }
   yield* journal.commit({ ...failed, retryInMs })
-  const came: Came = { againInMs: retryInMs, spent }
+  const came: Came = { againInMs: retryInMs }
   return came
 })
 
@@ -283,24 +272,37 @@ const fromPool = Effect.fnUntraced(function* (
   purpose: Limits.Purpose,
   attempt: ReturnType<typeof claimAndSend>
 ) {
+  // A pool may take its time, or never answer: what the run knows by now is stored before it is asked for anything.
+  yield* journal.commit()
+  const before = RunState.totals(journal.state())
   const short = yield* PoolClaims.turn(job, journal.state(), one, purpose)
   if (short !== undefined) {
-    const nothing = { usd: 0, tokens: 0, turns: 0 } as const
     const handsOff = purpose === "investigate" && (yield* PoolClaims.keeps(job, one.runId, short))
     if (handsOff) yield* journal.commit({ type: "handoff", exhausted: short })
-    const refused: Came = { ending: handsOff ? undefined : outOf(short), spent: nothing }
+    const refused: Came = { ending: handsOff ? undefined : outOf(short) }
     return refused
   }
-  const lost = PoolClaims.settleLost(job, one)
-  // Nothing may come between what the run counts and what the budget is told. If its store has failed, nobody knows what
-  // the run counts: then the budget is told when the run is taken up again.
+  // The budget is told what the run has stored, whatever the attempt came to: whoever takes the run up after a crash in
+  // between reads there what is still to be told. If its store has failed, nobody knows what the run counts, and it waits
+  // until then, too.
+  const tell = Effect.andThen(
+    journal.commit(),
+    Effect.suspend(() => {
+      const { costUsd, tokens, turns } = RunState.totals(journal.state())
+      return PoolClaims.settle(job, one, {
+        usd: Money.subtract(costUsd, before.costUsd),
+        tokens: tokens - before.tokens,
+        turns: turns > before.turns ? 1 : 0
+      })
+    })
+  )
   return yield* Effect.uninterruptibleMask((restore) =>
     restore(attempt).pipe(
       Effect.onErrorIf(
         (cause) => !Cause.hasFails(cause) && journal.state().seq > one.seq,
-        () => Effect.ignore(lost, { log: "Warn" })
+        () => Effect.ignore(tell, { log: "Warn" })
       ),
-      Effect.tap(({ spent }) => (spent === undefined ? lost : PoolClaims.settle(job, one, spent)))
+      Effect.tap(() => tell)
     )
   )
 }, Effect.scoped)

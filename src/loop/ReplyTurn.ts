@@ -36,10 +36,7 @@ const whyIncomplete = (reply: Reply, error: AiError.AiError | undefined): string
   return reply.finish === "error" ? "the provider reported an error" : undefined
 }
 
-/**
- * Reads what came of an attempt into the transcript, as a `turn` that goes into the store with whatever comes next. Yields
- * what it has cost.
- */
+/** Reads what came of an attempt into the transcript, as a `turn` that goes into the store with whatever comes next. */
 export const take = Effect.fnUntraced(function* (
   job: Job,
   journal: Journal,
@@ -91,5 +88,4 @@ export const take = Effect.fnUntraced(function* (
     answers: ends && note === undefined,
     ...(note === undefined ? undefined : { note })
   })
-  return { costUsd, usage }
 })
