@@ -9,6 +9,7 @@ import type { PendingCall, RunState } from "../run/RunState.ts"
 import type { BudgetPoolError, Spent } from "../store/BudgetPool.ts"
 import { RunStoreError } from "../store/RunStore.ts"
 import type { Job } from "./Job.ts"
+import type { LastAttempt } from "./LastAttempt.ts"
 
 /** A model call that is claimed. `seq` is the number of the event that claims it in the journal. */
 export interface Claim {
@@ -75,11 +76,10 @@ export const turn = (
 
 /** Settles an attempt by what it has used. */
 export const settle = (
-  job: Job,
+  { pool }: Pick<Job, "pool">,
   claim: Claim,
   spent: Omit<Spent, "key">
 ): Effect.Effect<void, RunStoreError> => {
-  const { pool } = job
   if (pool === undefined) return Effect.void
   return pool.settle({ key: keyOf(claim), ...spent }).pipe(
     Effect.catchTags({
@@ -89,9 +89,18 @@ export const settle = (
   )
 }
 
-/** Settles an attempt of which nothing ever came back, at its estimate. */
-export const settleLost = (job: Job, claim: Claim): Effect.Effect<void, RunStoreError> =>
-  settle(job, claim, { usd: claim.estimate.costUsd, tokens: tokensOf(claim.estimate) })
+/**
+ * Settles the last attempt of a run whose driver is gone: by what the run says, and at its estimate if nothing of it ever
+ * came back. If it was settled before this counts nothing.
+ */
+export const settleAgain = (
+  job: Pick<Job, "pool">,
+  last: LastAttempt | undefined
+): Effect.Effect<void, RunStoreError> => {
+  if (last === undefined) return Effect.void
+  const { claim, spent } = last
+  return settle(job, claim, spent ?? { usd: claim.estimate.costUsd, tokens: tokensOf(claim.estimate) })
+}
 
 /** Whether a pool keeps a part of a resource for handoffs. */
 export const keeps = (

@@ -9,14 +9,15 @@ import { fromInput, type Limits, type LimitsInput, override, toInput } from "../
 import type { Message } from "../run/Message.ts"
 import type { LiveEvent, Parent } from "../run/RunEvent.ts"
 import * as RunExit from "../run/RunExit.ts"
-import * as RunState from "../run/RunState.ts"
+import type * as RunState from "../run/RunState.ts"
 import {
   type Lease,
   load,
   type RunBusy,
   type RunNotFound,
   RunStore,
-  type RunStoreError
+  type RunStoreError,
+  type Stored
 } from "../store/RunStore.ts"
 import * as Allowances from "./Allowances.ts"
 import { ambient } from "./Ambient.ts"
@@ -34,6 +35,8 @@ import {
 import { Drain, isRequested } from "./Drain.ts"
 import * as Inbox from "./Inbox.ts"
 import type { Job } from "./Job.ts"
+import * as LastAttempt from "./LastAttempt.ts"
+import * as Orphans from "./Orphans.ts"
 import * as PoolClaims from "./PoolClaims.ts"
 import * as Session from "./Session.ts"
 
@@ -158,10 +161,19 @@ const changedLimits = Effect.fnUntraced(function* (
   return yield* Effect.fromResult(fromInput(override(toInput(state.limits), limits)))
 })
 
+/** A run to take up. */
+interface Found {
+  readonly state: RunState.RunState
+  readonly last?: LastAttempt.LastAttempt | undefined
+}
+
+// Not the journal itself, which would stay in memory as long as the run is driven.
+const found = ({ events, state }: Stored): Found => ({ state, last: LastAttempt.of(events) })
+
 const takeUp = Effect.fnUntraced(function* (
   lease: Lease,
   definition: Definition,
-  state: RunState.RunState,
+  { last, state }: Found,
   { force = false, limits, message }: ResumeOptions,
   around: Surroundings,
   sent: number
@@ -179,7 +191,7 @@ const takeUp = Effect.fnUntraced(function* (
   if (state.status === "completed" || (state.status === "failed" && !force)) return state
   const changed = yield* changedLimits(definition, state, limits, around.allowance)
   const job = yield* ready(definition, around, changed ?? state.limits)
-  return yield* Session.resume(job, state, { limits: changed, message, sent }, lease, around.watcher)
+  return yield* Session.resume(job, state, { last, limits: changed, message, sent }, lease, around.watcher)
 })
 
 /**
@@ -200,7 +212,7 @@ const heed = Effect.fnUntraced(function* (
     const answers = (yield* Inbox.answersTo(state)).filter((answer) => !heard.has(answer))
     if (answers.length === 0) break
     for (const answer of answers) heard.add(answer)
-    state = yield* takeUp(lease, definition, state, {}, around, state.inbox)
+    state = yield* takeUp(lease, definition, { state }, {}, around, state.inbox)
   }
   return state
 })
@@ -244,7 +256,7 @@ export const run = (
     const state =
       stored === undefined
         ? yield* startNew(lease, definition, runId, input, options, around)
-        : yield* takeUp(lease, definition, stored.state, { limits: options.limits }, around, sent)
+        : yield* takeUp(lease, definition, found(stored), { limits: options.limits }, around, sent)
     return yield* finish(definition, yield* heed(lease, definition, state, around))
   }).pipe(Effect.scoped, definition.provided, ambientFailures)
 
@@ -259,8 +271,7 @@ export const resume = (
     const store = yield* RunStore
     const lease = yield* store.lease(runId)
     const sent = yield* Inbox.lastSent(runId)
-    const { state } = yield* load(runId)
-    const stopped = yield* takeUp(lease, definition, state, options, around, sent)
+    const stopped = yield* takeUp(lease, definition, found(yield* load(runId)), options, around, sent)
     return yield* finish(definition, yield* heed(lease, definition, stopped, around))
   }).pipe(Effect.scoped, definition.provided, ambientFailures)
 
@@ -298,21 +309,8 @@ export const cancel = (
   Effect.gen(function* () {
     const store = yield* RunStore
     yield* store.summary(runId)
-    const own = Effect.gen(function* () {
-      const lease = yield* store.lease(runId)
-      const { state } = yield* load(runId)
-      const { reason: before, status } = state
-      // What waits for somebody is ended; what has come to an end of its own keeps it.
-      if (before === "cancelled" || (status !== "running" && status !== "interrupted")) return
-      yield* Session.cancel(state, reason, lease)
-      // A sub-agent's run that nobody drives either would look as if it were to be taken up.
-      for (const { agent, callId } of state.pending) {
-        if (agent !== true) continue
-        const stopped = cancel(RunState.childId(runId, callId), `run ${runId} was stopped`)
-        yield* Effect.catchTag(stopped, "RunNotFound", () => Effect.void)
-      }
-    })
-    yield* Effect.catchTag(Effect.scoped(own), "RunBusy", () => store.send(runId, { type: "cancel", reason }))
+    const ended = Effect.asVoid(Orphans.ended(runId, reason))
+    yield* Effect.catchTag(ended, "RunBusy", () => store.send(runId, { type: "cancel", reason }))
   })
 
 /** The failures and services of an erased toolkit and of provided layers are in the type of the `Agent` around it. */

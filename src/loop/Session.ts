@@ -4,20 +4,21 @@
  */
 import { CurrentSpanTransformer } from "effect/ai/Telemetry"
 import * as Effect from "effect/Effect"
-import * as Metrics from "../observe/Metrics.ts"
-import * as RunTrace from "../observe/RunTrace.ts"
 import * as Spans from "../observe/Spans.ts"
 import * as Fold from "../run/Fold.ts"
 import type { Limits } from "../run/Limits.ts"
 import type { Message } from "../run/Message.ts"
 import type { Body, LiveEvent, Parent } from "../run/RunEvent.ts"
 import * as RunExit from "../run/RunExit.ts"
-import * as RunState from "../run/RunState.ts"
-import { type Lease, load, RunStore } from "../store/RunStore.ts"
+import type * as RunState from "../run/RunState.ts"
+import { type Lease, RunStore } from "../store/RunStore.ts"
 import * as Inbox from "./Inbox.ts"
 import type { Job } from "./Job.ts"
 import * as Journal from "./Journal.ts"
+import type { LastAttempt } from "./LastAttempt.ts"
+import * as Listeners from "./Listeners.ts"
 import * as Loop from "./Loop.ts"
+import * as Orphans from "./Orphans.ts"
 import * as PoolClaims from "./PoolClaims.ts"
 import * as Words from "./Words.ts"
 
@@ -35,6 +36,8 @@ export interface Start {
 export interface Resumption {
   readonly limits?: Limits | undefined
   readonly message?: string | undefined
+  /** The last model call, of which its driver may have died before it could tell the shared budget. */
+  readonly last: LastAttempt | undefined
   /** The last command that the run had been sent when it was taken: a Stop that came later counts. */
   readonly sent: number
 }
@@ -52,19 +55,6 @@ const drive = Effect.fnUntraced(function* (job: Job, journal: Journal.Journal, p
   )
 })
 
-/** Whoever has to hear of a run's events: the trace, the metrics and whoever watches. */
-const listenersOf = Effect.fnUntraced(function* (
-  agent: string,
-  watcher: ((event: LiveEvent) => void) | undefined
-) {
-  const trace = yield* RunTrace.RunTrace
-  const context = yield* Effect.context<never>()
-  const listeners = [(event: LiveEvent) => Metrics.record(event, agent, context)]
-  if (trace !== RunTrace.none) listeners.push((event) => trace.write(event))
-  if (watcher !== undefined) listeners.push(watcher)
-  return listeners
-})
-
 /** The pen of a run that begins; its first event is staged. */
 const begin = Effect.fnUntraced(function* (
   job: Job,
@@ -72,7 +62,7 @@ const begin = Effect.fnUntraced(function* (
   lease: Lease,
   watcher: ((event: LiveEvent) => void) | undefined
 ) {
-  const journal = yield* Journal.make(runId, undefined, lease, yield* listenersOf(job.agent, watcher))
+  const journal = yield* Journal.make(runId, undefined, lease, yield* Listeners.of(job.agent, watcher))
   journal.stage({
     type: "run_started",
     agent: job.agent,
@@ -105,51 +95,6 @@ export const create = Effect.fnUntraced(function* (job: Job, start: Start, lease
   return Fold.snapshot(journal.state())
 })
 
-/**
- * What the runs below a run have used whose driver has died in the middle of them: it could not say so itself, and the run
- * may end before they are taken up again.
- */
-const unheard = Effect.fnUntraced(function* ({ pending, runId, status }: RunState.RunState) {
-  const told: Array<Body> = []
-  if (status !== "running") return told
-  for (const { agent, callId, status, tool } of pending) {
-    if (agent !== true || status !== "running") continue
-    const child = yield* Effect.catchTag(
-      load(RunState.childId(runId, callId)),
-      "RunNotFound",
-      () => Effect.undefined
-    )
-    // Its own word, as it would have come from it: at its last turn, or at its end.
-    const last = child?.events.findLast(({ type }) => type === "turn" || type === "run_stopped")
-    if (child === undefined || last === undefined) continue
-    const childCostUsd = last.type === "turn" ? last.totalUsd : last.type === "run_stopped" ? last.costUsd : 0
-    const { tokens } = RunState.used(child.state)
-    const content = Words.cancelled(tool)
-    told.push({
-      type: "tool_result",
-      callId,
-      tool,
-      content,
-      ok: false,
-      ms: 0,
-      disposition: "cancelled",
-      childCostUsd,
-      childTokens: tokens,
-      ...(child.state.unpriced === true ? { childUnpriced: true } : undefined)
-    })
-  }
-  return told
-})
-
-/** Ends a run that nobody drives. */
-export const cancel = Effect.fnUntraced(function* (state: RunState.RunState, reason: string, lease: Lease) {
-  const { agent, inbox, runId } = state
-  const journal = yield* Journal.make(runId, state, lease, yield* listenersOf(agent, undefined))
-  journal.stage(...(yield* unheard(state)))
-  journal.stage({ type: "run_resumed", inbox, messages: [] })
-  yield* journal.commit(Loop.stopped(journal, Inbox.cancelledFor(reason)))
-})
-
 /** The person's message as the events it stands for: the answer to a question, or a message. */
 const said = (
   state: RunState.RunState,
@@ -180,7 +125,7 @@ const said = (
 export const resume = Effect.fnUntraced(function* (
   job: Job,
   state: RunState.RunState,
-  { limits, message, sent }: Resumption,
+  { last, limits, message, sent }: Resumption,
   lease: Lease,
   watcher: ((event: LiveEvent) => void) | undefined
 ) {
@@ -196,10 +141,10 @@ export const resume = Effect.fnUntraced(function* (
     })
   }
   const { answer, messages } = said(state, question, message)
-  // Its driver has died in the middle of a model call, and could not tell the shared budget.
-  if (state.claim !== undefined) yield* PoolClaims.settleLost(job, { runId, ...state.claim })
-  const journal = yield* Journal.make(runId, state, lease, yield* listenersOf(job.agent, watcher))
-  journal.stage(...(yield* unheard(state)))
+  yield* PoolClaims.settleAgain(job, last)
+  const told = yield* Orphans.unheard(job, state)
+  const journal = yield* Journal.make(runId, state, lease, yield* Listeners.of(job.agent, watcher))
+  journal.stage(...told)
   journal.stage({
     type: "run_resumed",
     inbox: commands.at(-1)?.id ?? state.inbox,

@@ -1,0 +1,31 @@
+/**
+ * What a run's last model call has used, as its journal says. Whoever drove the run may have died between writing that
+ * down and telling it to the budget that the run shares, so whoever comes next tells it again: the same claim counts once.
+ */
+import type { RunEvent } from "../run/RunEvent.ts"
+import type { Spent } from "../store/BudgetPool.ts"
+import type { Claim } from "./PoolClaims.ts"
+
+/** A model call that was claimed, and what it has used. */
+export interface LastAttempt {
+  readonly claim: Claim
+  /** `undefined` for one that never came back. */
+  readonly spent: Omit<Spent, "key"> | undefined
+}
+
+/** The last model call of a journal, if it has any. */
+export const of = (events: ReadonlyArray<RunEvent>): LastAttempt | undefined => {
+  let spent: LastAttempt["spent"]
+  for (let index = events.length - 1; index >= 0; index--) {
+    const event = events[index]
+    if (event?.type === "turn_started") {
+      const { estimate, runId, seq } = event
+      return { claim: { runId, seq, estimate }, spent }
+    }
+    if (event?.type !== "turn" && event?.type !== "turn_failed") continue
+    const { costUsd, type, usage } = event
+    const tokens = usage === undefined ? 0 : usage.promptTokens + usage.completionTokens
+    spent = { usd: costUsd, tokens, turns: type === "turn" ? 1 : 0 }
+  }
+  return undefined
+}

@@ -1,0 +1,157 @@
+/**
+ * The runs below a run whose driver has died: nobody has told the run above what they have used, and the model calls that
+ * they had on their way are in nobody's books. Whoever takes the tree up, or ends it, first closes the books of each of
+ * these runs, the deepest first, and only then writes into the one above what the run below it adds up to.
+ *
+ * A run's books are closed in its own journal and under its own lease, so that what is told of it is a total which that
+ * journal has. Where the tree goes on the run is taken up for that and left where it was; where the tree ends it ends.
+ */
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import type { Body } from "../run/RunEvent.ts"
+import * as RunState from "../run/RunState.ts"
+import { BudgetPool } from "../store/BudgetPool.ts"
+import {
+  type Lease,
+  load,
+  type RunBusy,
+  type RunNotFound,
+  RunStore,
+  type RunStoreError
+} from "../store/RunStore.ts"
+import * as Inbox from "./Inbox.ts"
+import type { Job } from "./Job.ts"
+import * as Journal from "./Journal.ts"
+import * as LastAttempt from "./LastAttempt.ts"
+import * as Listeners from "./Listeners.ts"
+import * as Loop from "./Loop.ts"
+import * as PoolClaims from "./PoolClaims.ts"
+import * as Words from "./Words.ts"
+
+type Pooled = Pick<Job, "pool">
+
+/** What the call of a run tells of the run in it. */
+const tell = ({ callId, tool }: RunState.PendingCall, child: RunState.RunState): Body => {
+  const { tokens, usd } = RunState.used(child)
+  return {
+    type: "tool_result",
+    callId,
+    tool,
+    content: Words.cancelled(tool),
+    ok: false,
+    ms: 0,
+    disposition: "cancelled",
+    childCostUsd: usd,
+    childTokens: tokens,
+    ...(child.unpriced === true ? { childUnpriced: true } : undefined)
+  }
+}
+
+/** Only a call that its driver has left running has something to tell: whatever else a call was, its driver has told it. */
+const isOpen = (state: RunState.RunState, { agent, status }: RunState.PendingCall): boolean =>
+  agent === true && status === "running" && state.status === "running"
+
+const ifStored = <A, E, R>(effect: Effect.Effect<A, E | RunNotFound, R>) =>
+  Effect.catchTag(effect, "RunNotFound", () => Effect.undefined)
+
+// --- the tree goes on -----------------------------------------------------------------------------------------------
+
+/** Closes the books of a run whose driver has died, without ending it. Yields its state then. */
+const closed = (
+  job: Pooled,
+  runId: string
+): Effect.Effect<RunState.RunState, RunBusy | RunNotFound | RunStoreError, RunStore> =>
+  Effect.gen(function* () {
+    const store = yield* RunStore
+    const lease = yield* store.lease(runId)
+    const { events, state } = yield* load(runId)
+    if (state.status !== "running") return state
+    yield* PoolClaims.settleAgain(job, LastAttempt.of(events))
+    const told = yield* unheard(job, state)
+    if (told.length === 0 && state.claim === undefined) return state
+    const journal = yield* Journal.make(runId, state, lease, yield* Listeners.of(state.agent, undefined))
+    journal.stage(...told)
+    yield* journal.commit({ type: "run_resumed", inbox: state.inbox, messages: [] })
+    return journal.state()
+  }).pipe(Effect.scoped)
+
+/**
+ * What the runs below a run have used, and its journal does not say because its driver has died. Fails with `RunBusy`
+ * while one of them is driven by somebody else, or its driver's lease has not ended: what it uses is not known yet.
+ */
+export const unheard: (
+  job: Pooled,
+  state: RunState.RunState
+) => Effect.Effect<ReadonlyArray<Body>, RunBusy | RunStoreError, RunStore> = Effect.fnUntraced(
+  function* (job, state) {
+    const told: Array<Body> = []
+    for (const call of state.pending) {
+      if (!isOpen(state, call)) continue
+      const child = yield* ifStored(closed(job, RunState.childId(state.runId, call.callId)))
+      if (child !== undefined) told.push(tell(call, child))
+    }
+    return told
+  }
+)
+
+// --- the tree ends --------------------------------------------------------------------------------------------------
+
+/** Ends a run that nobody drives, and the runs below it before it. */
+const end = Effect.fnUntraced(function* (state: RunState.RunState, reason: string, lease: Lease) {
+  const { agent, inbox, pending, runId } = state
+  const told: Array<Body> = []
+  for (const call of pending) {
+    if (call.agent !== true) continue
+    const child = yield* ifStored(
+      endedBelow(RunState.childId(runId, call.callId), `run ${runId} was stopped`)
+    )
+    if (child !== undefined && isOpen(state, call)) told.push(tell(call, child))
+  }
+  const journal = yield* Journal.make(runId, state, lease, yield* Listeners.of(agent, undefined))
+  journal.stage(...told)
+  journal.stage({ type: "run_resumed", inbox, messages: [] })
+  yield* journal.commit(Loop.stopped(journal, Inbox.cancelledFor(reason)))
+  return journal.state()
+})
+
+/**
+ * Ends a run, and the runs below it before it, if nobody drives it: fails with `RunBusy` otherwise. What has come to an
+ * end of its own keeps it. Yields its state then.
+ */
+export const ended: (
+  runId: string,
+  reason: string
+) => Effect.Effect<RunState.RunState, RunBusy | RunNotFound | RunStoreError, RunStore> = Effect.fnUntraced(
+  function* (runId, reason) {
+    const store = yield* RunStore
+    const lease = yield* store.lease(runId)
+    const { events, state } = yield* load(runId)
+    if (state.reason === "cancelled" || (state.status !== "running" && state.status !== "interrupted")) {
+      return state
+    }
+    const pool = Option.getOrUndefined(yield* Effect.serviceOption(BudgetPool))
+    // If the pool cannot be told now it is told when the run is taken up again.
+    yield* Effect.ignore(PoolClaims.settleAgain({ pool }, LastAttempt.of(events)), { log: "Warn" })
+    return yield* end(state, reason, lease)
+  },
+  Effect.scoped
+)
+
+/** A driver stops within a second of being told, and the lease of one that has died ends soon after that of its parent. */
+const patience = { everyMs: 100, times: 100 }
+
+/** The same for a run below one that ends: whoever drives it is told, and waited for. */
+const endedBelow = Effect.fnUntraced(function* (runId: string, reason: string) {
+  const store = yield* RunStore
+  const attempt = Effect.map(ended(runId, reason), (state): RunState.RunState | undefined => state).pipe(
+    Effect.catchTag("RunBusy", () => Effect.undefined)
+  )
+  let state = yield* attempt
+  if (state === undefined) yield* store.send(runId, { type: "cancel", reason })
+  for (let tries = 0; state === undefined && tries < patience.times; tries++) {
+    yield* Effect.sleep(patience.everyMs)
+    state = yield* attempt
+  }
+  // It goes on stopping, or its driver's lease is a long one: what is known of it is better than nothing.
+  return state ?? (yield* load(runId)).state
+})
