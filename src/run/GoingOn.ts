@@ -52,8 +52,9 @@ const some: Record<Resource, number> = { turns: 1, usd: 0.01, tokens: 1, tool_ca
  * USD, time in whole seconds.
  */
 export const raised = ({ limit, resource, used }: Exhausted): number => {
-  const twice = 2 * (used < 2 * limit ? limit : used) || some[resource]
-  if (resource === "usd") return Number(twice.toFixed(6))
+  const twice = 2 * (used < 1.5 * limit ? limit : used) || some[resource]
+  // To the nano-dollar first: up from the dust of a float would be a micro-dollar too many.
+  if (resource === "usd") return Math.max(1e-6, Math.ceil(Math.round(twice * 1e9) / 1000) / 1e6)
   return Math.ceil(resource === "time" ? twice / 1000 : twice)
 }
 

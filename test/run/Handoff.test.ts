@@ -1,9 +1,10 @@
 import { describe, expect, it } from "@effect/vitest"
+import * as Arbitrary from "effect/Arbitrary"
 import * as Schema from "effect/Schema"
 import * as Fold from "../../src/run/Fold.ts"
-import { actionsOf } from "../../src/run/GoingOn.ts"
+import { actionsOf, raised } from "../../src/run/GoingOn.ts"
 import * as Handoff from "../../src/run/Handoff.ts"
-import type { Limits } from "../../src/run/Limits.ts"
+import { type Limits, Resource } from "../../src/run/Limits.ts"
 import type { Body, Evidence } from "../../src/run/RunEvent.ts"
 import * as RunExit from "../../src/run/RunExit.ts"
 import {
@@ -571,6 +572,10 @@ describe("how to go on", () => {
   it.each([
     [stops("turns", 20), "turns: 40"],
     [stops("usd", 0.05, 0.0512), "usd: 0.1"],
+    [stops("usd", 0.07), "usd: 0.14"],
+    [stops("usd", 0), "usd: 0.01"],
+    [stops("usd", 0.0000002), "usd: 0.000001"],
+    [stops("usd", 0.0000012, 0.0000023), "usd: 0.000005"],
     [stops("tokens", 1000), "tokens: 2000"],
     [stops("time", 600_000), 'time: "1200 seconds"'],
     [stops("tool_calls", 12), "toolCalls: 24"],
@@ -579,6 +584,35 @@ describe("how to go on", () => {
   ])("from a limit: with twice as much (%#)", (ending, code) => {
     expect(steps(started(), ending)).toEqual([`Agent.resume(agent, "run", { limits: { ${code} } })`])
   })
+
+  /** From nothing over a tenth of a nano-dollar to ten billion. */
+  const amount = Arbitrary.map(
+    Arbitrary.schema(
+      Schema.Struct({
+        digits: Schema.Int.check(Schema.isBetween({ minimum: 0, maximum: 9999 })),
+        exponent: Schema.Int.check(Schema.isBetween({ minimum: -10, maximum: 6 }))
+      })
+    ),
+    ({ digits, exponent }) => digits * 10 ** exponent
+  )
+  const times = Arbitrary.schema(Schema.Finite.check(Schema.isBetween({ minimum: 0, maximum: 4 })))
+
+  it.prop(
+    "a limit is raised above what it was and what was used of it, whatever the resource",
+    { resource: Arbitrary.schema(Resource), limit: amount, other: amount, times },
+    ({ limit, other, resource, times }) => {
+      const isWhole = resource !== "usd" && resource !== "time"
+      for (const used of [other, limit, limit * times]) {
+        const exhausted = isWhole
+          ? { resource, limit: Math.round(limit), used: Math.round(used) }
+          : { resource, limit, used }
+        const amount = raised(exhausted) * (resource === "time" ? 1000 : 1)
+        expect(amount).toBeGreaterThan(exhausted.limit)
+        expect(amount).toBeGreaterThan(exhausted.used)
+      }
+    },
+    { arbitrary: { runs: 3000 } }
+  )
 
   it("from the limit of a shared budget: as it is, once that has room again", () => {
     const exhausted = { resource: "usd", used: 1, limit: 1, pool: "team" } as const
