@@ -12,8 +12,9 @@ import * as Environment from "../provider/Environment.ts"
 import * as PriceBook from "../provider/PriceBook.ts"
 import * as RequestParams from "../provider/RequestParams.ts"
 import * as Scripted from "../provider/Scripted.ts"
-import { RunStore } from "../store/RunStore.ts"
+import type { RunStore } from "../store/RunStore.ts"
 import * as BuiltInScript from "./BuiltInScript.ts"
+import * as NoModel from "./NoModel.ts"
 import { CommandFailed, note, UsageError } from "./Output.ts"
 
 /**
@@ -22,39 +23,8 @@ import { CommandFailed, note, UsageError } from "./Output.ts"
  */
 export type StandIn = "script" | "nothing"
 
-const noModel =
-  "the agent has no model: have its module export a `layer` that provides a LanguageModel, or set LLM_BASE_URL and LLM_MODEL"
-
 /** The longest reply, without which `--money hold` cannot tell the worst case of a model call. */
 const longest = (maxOutputTokens: number) => Layer.succeed(RequestParams.RequestParams, { maxOutputTokens })
-
-/**
- * Which model an agent has is only known where it is driven, with the layers around it that it brings. Whoever drives a
- * run takes the right to it first, and before anything is stored: there an agent is refused that has no other than this.
- */
-const refusing = Layer.effect(
-  RunStore,
-  Effect.gen(function* () {
-    const none = yield* LanguageModel.LanguageModel
-    const store = yield* RunStore
-    // One that has its answer asks no model, and is only read.
-    const hasCompleted = (runId: string) =>
-      Effect.match(store.summary(runId), {
-        onFailure: () => false,
-        onSuccess: ({ status }) => status === "completed"
-      })
-    return RunStore.of({
-      ...store,
-      lease: Effect.fnUntraced(function* (runId) {
-        const model = Option.getOrUndefined(yield* Effect.serviceOption(LanguageModel.LanguageModel))
-        const isRefused = model === none && !(yield* hasCompleted(runId))
-        // No failure of a store: `refused` makes it one of the command.
-        if (isRefused) return yield* Effect.die(new CommandFailed({ message: noModel }))
-        return yield* store.lease(runId)
-      })
-    })
-  })
-)
 
 const standIns: {
   readonly [kind in StandIn]: Layer.Layer<LanguageModel.LanguageModel, never, RunStore>
@@ -64,10 +34,10 @@ const standIns: {
     PriceBook.layer({ [BuiltInScript.name]: BuiltInScript.price })
   ),
   nothing: Layer.provideMerge(
-    refusing,
+    NoModel.refusing,
     // Nothing is counted, so the tokenizer, which takes a second to load, is not.
     Scripted.layer(
-      Scripted.make("none", () => Scripted.fail(401, { message: noModel })),
+      Scripted.make("none", () => Scripted.fail(401, { message: NoModel.noModel })),
       { usage: "omitted" }
     )
   )
@@ -99,7 +69,7 @@ const environment = (model: string | undefined) =>
 
 /**
  * The model of `--model` at `LLM_BASE_URL`, or what stands in for it. `nothing` also stands before the store, which it
- * has to be given: see `refused`.
+ * has to be given: see `NoModel`.
  */
 export const layer = (
   model: Option.Option<string>,
@@ -126,10 +96,4 @@ export const layer = (
         Effect.fail(new CommandFailed({ message: error.cause.message }))
       )
     )
-  )
-
-/** A run whose agent has no model fails so. Nothing of it was stored, or it stays as it was. */
-export const refused = <A, E, R>(running: Effect.Effect<A, E, R>): Effect.Effect<A, E | CommandFailed, R> =>
-  Effect.catchDefect(running, (defect) =>
-    defect instanceof CommandFailed ? Effect.fail(defect) : Effect.die(defect)
   )

@@ -12,6 +12,7 @@ import * as AgentOf from "./AgentOf.ts"
 import * as Drive from "./Drive.ts"
 import * as LimitFlags from "./LimitFlags.ts"
 import * as Models from "./Models.ts"
+import * as NoModel from "./NoModel.ts"
 import { CommandFailed, UsageError } from "./Output.ts"
 import * as Store from "./Store.ts"
 
@@ -88,7 +89,7 @@ export const run = (input: Input) =>
       trace: input.trace,
       where
     }).pipe(
-      Models.refused,
+      NoModel.refused,
       Effect.provide(Layer.provideMerge(Models.layer(input.model, standIn), Store.layer(input.store)))
     )
   }).pipe(Effect.mapError(limitHint(input)))

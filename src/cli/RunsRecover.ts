@@ -17,6 +17,7 @@ import * as AgentOf from "./AgentOf.ts"
 import * as Drive from "./Drive.ts"
 import * as LimitFlags from "./LimitFlags.ts"
 import * as Models from "./Models.ts"
+import * as NoModel from "./NoModel.ts"
 import * as Output from "./Output.ts"
 import * as Recovery from "./Recovery.ts"
 import { limitHint } from "./Run.ts"
@@ -82,6 +83,7 @@ const takingOver = Effect.fnUntraced(function* (input: Input, record: (outcome: 
       if ((yield* store.summary(run.runId)).status !== "running") return left(run, "it has stopped meanwhile")
       record({ _tag: "Driven", run, module: found.module })
       yield* Agent.outcome(Agent.resume(found.agent, run.runId, { limits })).pipe(
+        NoModel.refused,
         Effect.provide(yield* models[found.standIn])
       )
     }).pipe(

@@ -11,6 +11,7 @@ import * as Drive from "./Drive.ts"
 import type * as Ending from "./Ending.ts"
 import * as LimitFlags from "./LimitFlags.ts"
 import * as Models from "./Models.ts"
+import * as NoModel from "./NoModel.ts"
 import * as Output from "./Output.ts"
 import { limitHint } from "./Run.ts"
 import * as StoredRun from "./StoredRun.ts"
@@ -83,7 +84,7 @@ export const resume = (input: Input) =>
       trace: input.trace,
       where
     }).pipe(
-      Models.refused,
+      NoModel.refused,
       Effect.provide(Models.layer(input.model, standIn)),
       Effect.mapError((error) => (error instanceof RunBusy ? StoredRun.driven(where) : error))
     )
