@@ -43,14 +43,22 @@ const onSignal = (reason: string, code: Output.ExitCode) => () => {
 process.on("SIGINT", onSignal("Ctrl-C", Output.exitCodes.interrupted))
 process.on("SIGTERM", onSignal("SIGTERM", Output.exitCodes.terminated))
 
-// Whoever reads the output has had enough of it: a command that has more to print is done.
 let enough = false
-process.stdout.on("error", () => {
-  enough = fiber.pollUnsafe() === undefined
+let unwritten = false
+
+process.stdout.on("error", (error: NodeJS.ErrnoException) => {
+  if (error.code === "EPIPE") {
+    // Whoever reads the output has had enough of it: a command that has more to print is done.
+    enough ||= fiber.pollUnsafe() === undefined
+  } else if (!unwritten) {
+    unwritten = true
+    console.error(`checkrein: the output could not be written: ${Output.sentenceOf(error)}`)
+  }
   fiber.interruptUnsafe(fiber.id)
 })
 
 const codeOf = (exit: Exit.Exit<Output.ExitCode>): Output.ExitCode => {
+  if (unwritten) return Output.exitCodes.error
   if (signalled !== undefined) return signalled.code
   if (enough) return Output.exitCodes.ok
   return Exit.isSuccess(exit) ? exit.value : Output.exitCodes.error
@@ -58,7 +66,7 @@ const codeOf = (exit: Exit.Exit<Output.ExitCode>): Output.ExitCode => {
 
 fiber.addObserver((exit) => {
   clearInterval(alive)
-  const code = codeOf(exit)
-  // An agent's module may have left something running; what was printed has to be out, though.
-  process.stdout.write("", () => process.exit(code))
+  // An agent's module may have left something running; what was printed has to be out, though, or said not to be: the
+  // error of a write is told a moment after the write has ended.
+  process.stdout.write("", () => setImmediate(() => process.exit(codeOf(exit))))
 })

@@ -1,4 +1,4 @@
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs"
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs"
 import { describe, expect, it } from "vitest"
 import { agentModule, cli, parsed, Running, spawned, withoutEndpoint, workshop } from "./support.ts"
 
@@ -62,6 +62,20 @@ describe("the command as a process", () => {
     const resumed = await spawned("runs", "resume", runId, ...store)
     expect([resumed.code, resumed.stdout]).toEqual([0, "Deleted access.log.\n"])
   })
+
+  it.skipIf(!existsSync("/dev/full"))(
+    "fails when what it prints cannot be written, and says why",
+    async () => {
+      const listing = ["runs", "list", ...store, "--json"]
+      await cli("run", "--root", path("logs"), ...store, "What is in there?")
+      for (const args of [["--help"], listing]) {
+        const { code, stderr } = await new Running(args, { stdout: "/dev/full" }).ended
+        expect(code).toBe(1)
+        expect(stderr).toMatch(/^checkrein: the output could not be written: ENOSPC.*\n$/)
+      }
+      expect(await new Running(listing, { stdout: "/dev/null" }).ended).toMatchObject({ code: 0, stderr: "" })
+    }
+  )
 
   it("ends with 2 when it was not understood, without the whole help", async () => {
     const ended = await spawned("run", "--max-turns", "many", "x")

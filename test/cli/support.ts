@@ -2,7 +2,7 @@
  * The command line under test: in this process, where only what it prints is caught, and as a process of its own.
  */
 import { type ChildProcess, spawn } from "node:child_process"
-import { mkdtempSync, rmSync } from "node:fs"
+import { closeSync, mkdtempSync, openSync, rmSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { DatabaseSync } from "node:sqlite"
@@ -65,13 +65,15 @@ export class Running {
 
   constructor(
     args: ReadonlyArray<string>,
-    options: { readonly cwd?: string; readonly env?: NodeJS.ProcessEnv } = {}
+    options: { readonly cwd?: string; readonly env?: NodeJS.ProcessEnv; readonly stdout?: string } = {}
   ) {
+    const stdout = options.stdout === undefined ? "pipe" : openSync(options.stdout, "w")
     this.child = spawn(process.execPath, [main, ...args], {
       cwd: options.cwd,
       env: { ...withoutModel(process.env), ...options.env },
-      stdio: ["ignore", "pipe", "pipe"]
+      stdio: ["ignore", stdout, "pipe"]
     })
+    if (typeof stdout === "number") closeSync(stdout)
     this.child.stdout
       ?.setEncoding("utf8")
       .on("data", (text: string) => this.heard(() => (this.stdout += text)))
