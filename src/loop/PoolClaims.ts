@@ -6,7 +6,7 @@ import type * as Scope from "effect/Scope"
 import * as Limits from "../run/Limits.ts"
 import type { Estimate } from "../run/RunEvent.ts"
 import type { PendingCall, RunState } from "../run/RunState.ts"
-import type { BudgetPoolError, Spent } from "../store/BudgetPool.ts"
+import type { BudgetPool, BudgetPoolError, Spent } from "../store/BudgetPool.ts"
 import { RunStoreError } from "../store/RunStore.ts"
 import type { Job } from "./Job.ts"
 import type { LastAttempt } from "./LastAttempt.ts"
@@ -32,14 +32,14 @@ const stopped =
     new RunStoreError({ runId, kind, problem: message, ...(cause === undefined ? undefined : { cause }) })
 
 const refusable = <R>(
-  job: Job,
+  { pool }: BudgetPool["Service"],
   runId: string,
   claim: Effect.Effect<void, Limits.ClaimRefused | Limits.InvalidClaim | BudgetPoolError, R>
 ): Refusable<R> =>
   claim.pipe(
     Effect.as(undefined),
     Effect.catchTags({
-      ClaimRefused: ({ exhausted }) => Effect.succeed({ ...exhausted, pool: job.pool?.pool ?? "" }),
+      ClaimRefused: ({ exhausted }) => Effect.succeed({ ...exhausted, pool }),
       InvalidClaim: Effect.die,
       BudgetPoolError: (error) => Effect.fail(stopped(runId)(error))
     })
@@ -55,7 +55,7 @@ export const call = (
   const { pool } = job
   return pool === undefined
     ? Effect.undefined
-    : refusable(job, runId, pool.claimCall({ key: `${runId} call ${callId}.${attempt}`, purpose }))
+    : refusable(pool, runId, pool.claimCall({ key: `${runId} call ${callId}.${attempt}`, purpose }))
 }
 
 /** Holds an attempt until it is settled, or the scope closes. Yields what was short, or `undefined` if it may be sent. */
@@ -71,7 +71,7 @@ export const turn = (
     limits.money === "hold"
       ? { usd: claim.estimate.costUsd, tokens: tokensOf(claim.estimate) }
       : { usd: 0, tokens: 0 }
-  return refusable(job, claim.runId, pool.hold({ key: keyOf(claim), purpose, ...worst }))
+  return refusable(pool, claim.runId, pool.hold({ key: keyOf(claim), purpose, ...worst }))
 }
 
 /** Settles an attempt by what it has used. */
