@@ -2,8 +2,9 @@
  * How a run that is not running is told: in a sentence, as JSON, and with the commands by which it goes on.
  */
 import { cost } from "../observe/Pretty.ts"
-import { actionsOf, hasTold, resumeOf } from "../run/GoingOn.ts"
+import { actionsOf, hasTold, isAtLimit, resumeOf } from "../run/GoingOn.ts"
 import * as Handoff from "../run/Handoff.ts"
+import { countsAsFree } from "../run/HandoffText.ts"
 import type { Resource } from "../run/Limits.ts"
 import { textOf } from "../run/Message.ts"
 import * as RunExit from "../run/RunExit.ts"
@@ -168,7 +169,7 @@ export const handoff = (run: RunState, where: Where): Handoff.Handoff => {
 
 /** What a run that has stopped at a limit hands over; `null` for any other. */
 const handoffOf = (run: RunState, where: Where): Handoff.Handoff | null =>
-  run.reason === "max_turns" || run.reason === "max_budget" ? handoff(run, where) : null
+  isAtLimit(run) ? handoff(run, where) : null
 
 /** A run for a program: where it stands, what it has used, and how it goes on. */
 export const toJson = (run: RunState, where: Where) => ({
@@ -208,9 +209,6 @@ const handedOver = (handoff: Handoff.Handoff, most: number): ReadonlyArray<strin
     ...lines.map((line) => `    ${line}`)
   ])
 
-/** What is said of the money that a run has used whose model has no known price. */
-export const unpriced = "the price of a model is not known, and it counts as free"
-
 /** What is said on stderr about a run that stopped short of an answer. */
 export const told = (run: RunState, where: Where): string => {
   const lines = [`checkrein: run ${Output.plain(run.runId)} stopped short: ${Output.plain(standing(run))}`]
@@ -233,7 +231,7 @@ export const told = (run: RunState, where: Where): string => {
     lines.push(...handedOver(handoff, Number.POSITIVE_INFINITY))
   else if (handoff !== null) lines.push(...handedOver(handoff, mostLines), `In full: ${show(where, run)}`)
   else if (last !== "" && run.reason !== "approval") lines.push(`  it last said: ${Output.plain(last)}`)
-  if (run.unpriced === true) lines.push(`  its cost: ${cost(run, `$${run.costUsd}`)}; ${unpriced}`)
+  if (run.unpriced === true) lines.push(`  its cost: ${cost(run, `$${run.costUsd}`)}; ${countsAsFree}`)
   const commands = next(run, where)
   if (commands.length > 0) lines.push("To go on:", ...commands.map((text) => `  ${text}`))
   if (Store.isFleeting(where.store)) lines.push(Store.endsHere)

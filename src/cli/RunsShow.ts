@@ -7,6 +7,7 @@ import type * as Option from "effect/Option"
 import { cost, prettyInTurn } from "../observe/Pretty.ts"
 import type { Command } from "../run/Command.ts"
 import type { Handoff } from "../run/Handoff.ts"
+import { countsAsFree } from "../run/HandoffText.ts"
 import { callsOf, type Message, textOf } from "../run/Message.ts"
 import type { RunEvent } from "../run/RunEvent.ts"
 import * as RunExit from "../run/RunExit.ts"
@@ -52,7 +53,7 @@ const spent = (state: RunState.RunState): ReadonlyArray<string> => {
     const kept = reserve === undefined ? "" : `, ${show(reserve)} of it kept for a handoff`
     const isUnpriced = name === "money" && state.unpriced === true
     const shown = isUnpriced && limit === undefined ? cost(state, show(amount)) : show(amount)
-    const free = isUnpriced ? `; ${Ending.unpriced}` : ""
+    const free = isUnpriced ? `; ${countsAsFree}` : ""
     return `  ${name.padEnd(10)}  ${shown}${of}${kept}${free}`
   })
 }

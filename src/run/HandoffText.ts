@@ -4,6 +4,7 @@
  * What a model, a tool or a person has written stands in code spans and quotations, so that it can neither look like a
  * part of the handoff nor move a cursor.
  */
+import { isAtLimit } from "./GoingOn.ts"
 import type * as Handoff from "./Handoff.ts"
 
 const titles = [
@@ -153,6 +154,9 @@ const children: Record<Handoff.Child["standing"], string> = {
   not_over: "is not over"
 }
 
+/** What is said of the money that a run has used whose model has no known price. */
+export const countsAsFree = "the price of a model is not known, and it counts as free"
+
 const dollars = (usd: number): string => `$${Number(usd.toFixed(6))}`
 
 const duration = (ms: number): string =>
@@ -173,7 +177,7 @@ const spend = ({
   ) => {
     const of = limit === undefined ? ", no limit" : ` of ${show(limit)}`
     const kept = reserve === undefined || reserve === 0 ? "" : ` (${show(reserve)} kept for a handoff)`
-    const free = unpriced === undefined ? "" : "; the price of a model is not known, and it counts as free"
+    const free = unpriced === undefined ? "" : `; ${countsAsFree}`
     return item(`${name}: ${show(used)}${of}${kept}${free}`)
   }
   return [
@@ -255,10 +259,11 @@ export const sections = (handoff: Handoff.Handoff): ReadonlyArray<Section> => {
 
 const words = (name: string): string => name.replaceAll("_", " ")
 
-const standing = ({ detail = "", reason, status, stoppedAt }: Handoff.Handoff): string => {
+const standing = (handoff: Handoff.Handoff): string => {
+  const { detail = "", reason, status, stoppedAt } = handoff
   if (status === "running") return `It had not stopped when it last wrote, at ${stoppedAt}.`
-  const atLimit = reason === "max_turns" || reason === "max_budget"
-  const why = reason === undefined || atLimit ? words(status) : `${words(status)} (${words(reason)})`
+  const why =
+    reason === undefined || isAtLimit(handoff) ? words(status) : `${words(status)} (${words(reason)})`
   return status === "completed"
     ? `It completed at ${stoppedAt}.`
     : `It stopped at ${stoppedAt} without an answer, ${why}${detail === "" ? "" : `: ${code(detail)}`}.`
