@@ -50,6 +50,11 @@ describe("a journal that keeps the laws", () => {
       })
   )
 
+  it("may have been written by a clock that was set back: only the numbers and the time driven have an order", () => {
+    const events = eventsOf([begun, stored(1, asked(1), { at: "2001-01-01T00:00:00.000Z" })])
+    expect(Audit.audit(events, { graceMs: 0 })).toEqual([])
+  })
+
   it("may have no event at all", () => {
     expect(Audit.audit([])).toEqual([])
   })
@@ -172,12 +177,6 @@ const sequence: ReadonlyArray<Breach> = [
     'its date is "yesterday", which is no date in ISO 8601',
     begun,
     stored(1, asked(1), { at: "yesterday" })
-  ),
-  breach(
-    5,
-    "its date is 2001-01-01T00:00:00.000Z, and the event before it has 2023-11-14T22:13:20.000Z",
-    begun,
-    stored(1, asked(1), { at: "2001-01-01T00:00:00.000Z" })
   ),
   breach(
     5,

@@ -27,8 +27,8 @@ function* numbers(before: Ledger, event: RunEvent): Generator<Problem> {
 }
 
 function* times(before: Ledger, { at, elapsedMs }: RunEvent): Generator<Problem> {
+  // A clock is set back now and then, and no two machines agree to the millisecond: dates have no order.
   if (!isDate(at)) yield broken(5, `its date is ${JSON.stringify(at)}, which is no date in ISO 8601`)
-  else if (at < before.at) yield broken(5, `its date is ${at}, and the event before it has ${before.at}`)
   if (!(elapsedMs >= before.elapsedMs)) {
     yield broken(5, `the run had been driven for ${before.elapsedMs} ms, and now for ${elapsedMs} ms`)
   }
