@@ -79,7 +79,7 @@ export type Failure =
   | HttpServerError.ServeError
 
 /** What Stop says. */
-export const stopReason = "user pressed Stop"
+const stopReason = "user pressed Stop"
 
 /** The tools that were started, in order. */
 export const toolsStarted = (events: ReadonlyArray<RunEvent>): ReadonlyArray<string> =>

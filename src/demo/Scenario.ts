@@ -51,7 +51,7 @@ export const prices: Layer.Layer<never> = PriceBook.layer(
 export const limits: LimitsInput = { turns: 20, time: "10 minutes" }
 
 /** The investigator has twelve tool calls besides, and keeps two of them for its handoff. */
-export const investigatorLimits: LimitsInput = { ...limits, toolCalls: 12, reserve: { toolCalls: 2 } }
+const investigatorLimits: LimitsInput = { ...limits, toolCalls: 12, reserve: { toolCalls: 2 } }
 
 const policyOf = ({ repetition, ...rest }: Catalogue.Settings): Agent.PolicyInput =>
   repetition === "off" ? { ...rest, repetition } : rest

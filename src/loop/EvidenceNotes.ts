@@ -7,7 +7,7 @@ import { cut } from "../run/EvidenceIndex.ts"
 import { Evidence } from "../run/RunEvent.ts"
 
 /** The most items of one call, and characters of a text in one. */
-export const most = { items: 64, text: 300 } as const
+const most = { items: 64, text: 300 } as const
 
 /** The notes of one attempt at a call; `more` counts what there was no room for. */
 export interface EvidenceNotes {

@@ -110,7 +110,7 @@ export const note = (
 // --- at a limit -----------------------------------------------------------------------------------------------------
 
 /** How long the harness waits for an operation to be cancelled, or for one look at it. */
-export const patience = Duration.seconds(10)
+const patience = Duration.seconds(10)
 
 /** An operation, and how the harness can deal with it itself. */
 interface Held extends Operation.Control {
