@@ -9,7 +9,7 @@ import * as Layer from "effect/Layer"
 import * as Schema from "effect/Schema"
 import * as Stream from "effect/Stream"
 import * as TestClock from "effect/testing/TestClock"
-import { Agent, type Limits, PriceBook, RequestParams } from "../../src/index.ts"
+import { Agent, type Limits, PriceBook, RequestParams, RunState, RunStore } from "../../src/index.ts"
 import * as Scripted from "../../src/provider/Scripted.ts"
 import * as BudgetPool from "../../src/store/BudgetPool.ts"
 import * as MemoryBudgetPool from "../../src/store/MemoryBudgetPool.ts"
@@ -315,6 +315,162 @@ describe("money and tokens", () => {
       })
     )
   })
+})
+
+describe("a pool is asked for nothing while something is not stored yet", () => {
+  /** The pool of the surrounding test, with something done before each question. */
+  const asking = (
+    first: (what: "claimCall" | "hold" | "settle") => Effect.Effect<void, BudgetPool.BudgetPoolError>
+  ) =>
+    Layer.effect(
+      BudgetPool.BudgetPool,
+      Effect.map(BudgetPool.BudgetPool, (pool): BudgetPool.BudgetPool["Service"] => ({
+        ...pool,
+        claimCall: (claim) => Effect.andThen(first("claimCall"), pool.claimCall(claim)),
+        hold: (hold) => Effect.andThen(first("hold"), pool.hold(hold)),
+        settle: (spent) => Effect.andThen(first("settle"), pool.settle(spent))
+      }))
+    )
+  const down = Effect.fail(
+    new BudgetPool.BudgetPoolError({ pool: "team", kind: "unavailable", problem: "no connection" })
+  )
+  const calls = (...ids: ReadonlyArray<string>) =>
+    Scripted.turn(...ids.map((id) => Scripted.call("read", { q: id }, { id })))
+
+  /** A model that fails once, after its first turn. `replies` is how often it was paid for. */
+  const flaky = () => {
+    const lines = [calls("a", "b"), calls("c"), Scripted.text("done")]
+    const made = { replies: 0, down: true }
+    const script = Scripted.make("bot", (turn) => {
+      if (turn === 1 && made.down) {
+        made.down = false
+        return Scripted.fail(500)
+      }
+      made.replies++
+      return lines[turn]
+    })
+    const layer = Layer.mergeAll(
+      tools.toLayer({ read: ({ q }) => Effect.succeed(q), note: ({ q }) => Effect.succeed(q) }),
+      Scripted.layer(script, { usage }),
+      Prices
+    )
+    return { agent: Agent.make("bot", { toolkit: tools }).pipe(Agent.provide(layer)), made }
+  }
+
+  /** What the pool has counted is what the run has. */
+  const expectSame = Effect.fnUntraced(function* (runId: string, when?: string) {
+    const { state } = yield* RunStore.load(runId)
+    const { timeMs: _, ...used } = RunState.used(state)
+    expect((yield* status).used, when).toEqual(used)
+    expect((yield* status).held, when).toMatchObject({ turns: 0, usd: 0, tokens: 0 })
+  })
+
+  check("however long it takes, all that the run knows is stored", function* () {
+    yield* withPool({ usd: 1 })(
+      Effect.gen(function* () {
+        const store = yield* RunStore.RunStore
+        const asked: Array<string> = []
+        const slow = asking((what) =>
+          Effect.gen(function* () {
+            const events = yield* Effect.orDie(store.read("r"))
+            asked.push(`${what} after ${events.at(-1)?.type}`)
+            yield* Effect.sleep("5 seconds")
+          })
+        )
+        yield* withTime(Effect.provide(Agent.run(flaky().agent, "go", { runId: "r" }), slow))
+        expect(asked).toEqual([
+          "hold after run_started",
+          "settle after turn",
+          "claimCall after turn",
+          "claimCall after turn",
+          "hold after tool_result",
+          "settle after turn_failed",
+          "hold after turn_failed",
+          "settle after turn",
+          "claimCall after turn",
+          "hold after tool_result",
+          "settle after turn"
+        ])
+        yield* expectSame("r")
+      })
+    )
+  })
+
+  check("whenever it fails, nothing is paid twice, and it agrees with the run in the end", function* () {
+    for (let at = 1; ; at++) {
+      const finished = yield* withPool({ usd: 1 })(
+        Effect.gen(function* () {
+          const runId = `r${at}`
+          let asked = 0
+          const { agent, made } = flaky()
+          const failing = asking(() => Effect.suspend(() => (++asked === at ? down : Effect.void)))
+          const first = yield* Effect.exit(
+            withTime(Effect.provide(Agent.run(agent, "go", { runId }), failing))
+          )
+          if (first._tag === "Success") return true
+          const { exit } = yield* withTime(finish(Agent.resume(agent, runId)))
+          expectTag(exit, "Completed")
+          expect(made.replies, `question ${at}`).toBe(3)
+          yield* expectSame(runId, `question ${at}`)
+          return false
+        })
+      )
+      if (!finished) continue
+      expect(at).toBeGreaterThan(10)
+      break
+    }
+  })
+
+  check("a crash between what is stored and what it is told leaves both right", function* () {
+    for (let at = 1; ; at++) {
+      const finished = yield* withPool({ usd: 1 })(
+        Effect.gen(function* () {
+          const runId = `r${at}`
+          let settled = 0
+          let dead = false
+          const { agent } = flaky()
+          const dying = asking((what) =>
+            Effect.suspend(() => {
+              dead ||= what === "settle" && ++settled === at
+              return dead ? down : Effect.void
+            })
+          )
+          const first = yield* crashing(
+            Effect.exit(withTime(Effect.provide(Agent.run(agent, "go", { runId }), dying))),
+            { before: () => dead }
+          )
+          if (first._tag === "Success") return true
+          expect((yield* journal(runId)).at(-1)?.type).toMatch(/^turn(_failed)?$/)
+          // A cancel tells the pool as well, and that it has been told does not count twice.
+          if (at % 2 === 0) yield* Agent.cancel(runId, "enough")
+          if (at % 2 === 0) yield* expectSame(runId, `settled ${at}`)
+          const { exit } = yield* withTime(finish(Agent.resume(agent, runId)))
+          expectTag(exit, "Completed")
+          yield* expectSame(runId, `settled ${at}`)
+          return false
+        })
+      )
+      if (!finished) continue
+      expect(at).toBe(5)
+      break
+    }
+  })
+})
+
+check("without a pool a turn with a call is three appends", function* () {
+  const store = yield* RunStore.RunStore
+  const appends: Array<ReadonlyArray<string>> = []
+  const watched: RunStore.RunStore["Service"] = {
+    ...store,
+    append: (append) => {
+      appends.push(append.events.map(({ type }) => type))
+      return store.append(append)
+    }
+  }
+  const run = Agent.run(agentOf([...reads(2), Scripted.text("done")]), "go", { runId: "r" })
+  yield* Effect.provideService(run, RunStore.RunStore, watched)
+  const turn = [["turn", "tool_start"], ["tool_result"], ["turn_started"]]
+  expect(appends).toEqual([["run_started", "turn_started"], ...turn, ...turn, ["turn", "run_stopped"]])
 })
 
 check(
