@@ -52,6 +52,7 @@ const stopsOf = {
   failed: [started(), ...waits, stopped("failed", "defect")],
   cancelled: [started(), stopped("interrupted", "cancelled")],
   "that was lost": [started()],
+  "that was lost while it waits for people": [started(), ...waits],
   "that waits for people": [started(), ...waits, stopped("interrupted", "approval")],
   "that waits for people at a limit": [started(), ...waits, limited("turns", 1)],
   "with ids that a shell would read": [started(), ...odd, stopped("interrupted", "approval")],
@@ -110,6 +111,16 @@ describe("the commands of a handoff", () => {
     expect(failed.at(-1)).toBe(`checkrein runs resume run --force ${flags}`)
     expect(Ending.next(stateOf(stopsOf.failed), where)).toEqual(failed)
     expect(failed).toContain(`checkrein runs resolve run c3 did-not-happen --store ${where.store}`)
+  })
+
+  it("have people settle what a lost run would stop for, before it is taken up", () => {
+    const where = { store: path("runs.db"), agent: undefined, root: "run" }
+    const lost = Ending.next(stateOf(stopsOf["that was lost while it waits for people"]), where)
+    expect(lost).toHaveLength(5)
+    expect(lost[0]).toBe(`checkrein runs resolve run c3 happened --resume --store ${where.store}`)
+    expect(Ending.next(stateOf(stopsOf["that was lost"]), where)).toEqual([
+      `checkrein runs resume run --store ${where.store}`
+    ])
   })
 
   it("raise no limit of a run that a shared budget has stopped: it is resumed as it is, once there is room", () => {
