@@ -190,14 +190,19 @@ describe("the endings", () => {
 })
 
 describe("run", () => {
-  it.effect("makes up an id if it gets none, another one each time", () =>
+  it.effect("makes up an id if it gets none or an empty one, another one each time", () =>
     Effect.gen(function* () {
-      const w = yield* world([text("one"), text("two")])
-      const one = yield* w.in(Agent.run(agent, "go"))
-      const two = yield* w.in(Agent.run(agent, "go"))
-      assert.isNotEmpty(one.run.runId)
-      assert.notStrictEqual(one.run.runId, two.run.runId)
-      yield* w.journal(one.run.runId)
+      const w = yield* world([text("one"), text("two"), text("three"), text("four")])
+      const runs = [
+        yield* w.in(Agent.run(agent, "go")),
+        yield* w.in(Agent.run(agent, "go")),
+        yield* w.in(Agent.run(agent, "go", { runId: "" })),
+        yield* w.in(Agent.run(agent, "go", { runId: "" }))
+      ]
+      const ids = [...runs.map(({ run }) => run.runId), yield* w.in(Agent.create(agent, "go", { runId: "" }))]
+      assert.strictEqual(new Set(ids).size, 5)
+      assert.notInclude(ids, "")
+      yield* w.journal(ids[0])
     })
   )
 

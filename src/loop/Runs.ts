@@ -135,7 +135,9 @@ const opening = Effect.fnUntraced(function* (
     definition.instructions === undefined ? [] : [{ role: "system", content: definition.instructions }]
   const asked: ReadonlyArray<Message> = typeof input === "string" ? [{ role: "user", content: input }] : input
   if (limits.usd === undefined && limits.timeMs === undefined && around.parent === undefined) {
-    yield* Effect.logWarning(`run ${runId} of ${definition.name} has no limit of money or time`)
+    yield* Effect.logWarning(
+      `run ${runId} of ${definition.name} has no limit of money or time: set \`usd\` or \`time\` in its limits`
+    )
   }
   const messages = [...system, ...earlier, ...asked]
   const { after, tags } = options
@@ -234,6 +236,9 @@ const finish = Effect.fnUntraced(function* (definition: Definition, run: RunStat
     Effect.die(new Error(`run ${run.runId} has stopped as ${run.status}, without a reason`))
 })
 
+/** An id that a client has left empty is none: else all who do so would share one run, and its answer. */
+const givenId = ({ runId }: RunOptions): string | undefined => (runId === "" ? undefined : runId)
+
 /** A stored run of this id, if there is one. */
 const storedRun = (runId: string | undefined) =>
   runId === undefined ? Effect.undefined : Effect.catchTag(load(runId), "RunNotFound", () => Effect.undefined)
@@ -249,10 +254,11 @@ export const run = (
 ): Erased<Failures> =>
   Effect.gen(function* () {
     const store = yield* RunStore
-    const runId = options.runId ?? randomUUID()
+    const given = givenId(options)
+    const runId = given ?? randomUUID()
     const lease = yield* store.lease(runId)
-    const sent = options.runId === undefined ? 0 : yield* Inbox.lastSent(runId)
-    const stored = yield* storedRun(options.runId)
+    const sent = given === undefined ? 0 : yield* Inbox.lastSent(runId)
+    const stored = yield* storedRun(given)
     const state =
       stored === undefined
         ? yield* startNew(lease, definition, runId, input, options, around)
@@ -286,8 +292,9 @@ export const create = (
 ): Effect.Effect<string, Failures, LanguageModel.LanguageModel | RunStore> =>
   Effect.gen(function* () {
     const store = yield* RunStore
-    const runId = options.runId ?? randomUUID()
-    const stored = yield* storedRun(options.runId)
+    const given = givenId(options)
+    const runId = given ?? randomUUID()
+    const stored = yield* storedRun(given)
     if (stored !== undefined) {
       if (stored.state.agent === definition.name) return runId
       return yield* mismatch(definition, runId, `it is a run of ${stored.state.agent}`)

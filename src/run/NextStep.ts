@@ -71,7 +71,7 @@ const unit: Record<Limits.Resource, (amount: number) => string> = {
 }
 
 /**
- * How a run ends that has run out of something.
+ * How a run of these limits ends that has run out of something.
  *
  * @example
  * ```ts
@@ -80,11 +80,13 @@ const unit: Record<Limits.Resource, (amount: number) => string> = {
  * NextStep.outOf({ resource: "turns", used: 3, limit: 3 }).status // => "max_turns_exceeded"
  * ```
  */
-export const outOf = (exhausted: Limits.Exhausted): Ending => {
+export const outOf = (exhausted: Limits.Exhausted, limits: Limits.Limits = {}): Ending => {
   const { limit, pool, resource, used } = exhausted
   const amount = unit[resource]
   const whose = pool === undefined ? "" : `the budget pool ${pool} has `
-  const detail = `${whose}used ${amount(used)} of a limit of ${amount(limit)}`
+  const kept = pool === undefined && used < limit && Limits.keeps(limits, resource)
+  const rest = kept ? ", and the rest was kept for its handoff" : ""
+  const detail = `${whose}used ${amount(used)} of a limit of ${amount(limit)}${rest}`
   return resource === "turns"
     ? { status: "max_turns_exceeded", reason: "max_turns", detail, exhausted }
     : { status: "budget_exceeded", reason: "max_budget", detail, exhausted }
@@ -132,7 +134,7 @@ const claimed = (
     if (claim.failure._tag === "InvalidClaim") throw claim.failure
     const { exhausted } = claim.failure
     const told = state.refusedInTurn !== undefined && state.refusedInTurn < call.turn
-    if (told && !settling) return stop(outOf(exhausted))
+    if (told && !settling) return stop(outOf(exhausted, state.limits))
     answers.push({ call, refusal: { _tag: "NoBudget", exhausted } })
   }
   return granted.length > 0 ? { _tag: "ExecuteCalls", calls: granted } : { _tag: "AnswerCalls", answers }
@@ -142,7 +144,7 @@ const claimed = (
 const limited = (state: RunState, elapsedMs: number): Step | undefined => {
   const used = State.used(state, elapsedMs)
   const hard = Limits.exhausted(state.limits, used, "handoff")
-  if (hard !== undefined) return stop(outOf(Limits.refresh(state.exhausted, used) ?? hard))
+  if (hard !== undefined) return stop(outOf(Limits.refresh(state.exhausted, used) ?? hard, state.limits))
   if (state.phase === "handoff") return undefined
   const soft = Limits.exhausted(state.limits, used, "investigate")
   return soft === undefined ? undefined : { _tag: "BeginHandoff", exhausted: soft }
@@ -182,7 +184,12 @@ export const nextStep = (state: RunState, rules: Rules, elapsedMs: number): Step
 
   if (pending.length === 0 && state.answered) {
     return state.phase === "handoff" && state.exhausted !== undefined
-      ? stop(outOf(Limits.refresh(state.exhausted, State.used(state, elapsedMs)) ?? state.exhausted))
+      ? stop(
+          outOf(
+            Limits.refresh(state.exhausted, State.used(state, elapsedMs)) ?? state.exhausted,
+            state.limits
+          )
+        )
       : stop({
           status: "completed",
           reason: "answered",
@@ -229,7 +236,7 @@ export const nextStep = (state: RunState, rules: Rules, elapsedMs: number): Step
       // A model that was told, was refused and asks for nothing else again would go on so until its turns are used up.
       const { strayedInTurn: before } = state
       if (before !== undefined && before < first.turn && refused.length === pending.length) {
-        return stop(outOf(Limits.refresh(exhausted, State.used(state, elapsedMs)) ?? exhausted))
+        return stop(outOf(Limits.refresh(exhausted, State.used(state, elapsedMs)) ?? exhausted, state.limits))
       }
       return {
         _tag: "AnswerCalls",
