@@ -14,6 +14,7 @@ import { RunStore } from "../store/RunStore.ts"
 import * as Digest from "./Digest.ts"
 import type { Job } from "./Job.ts"
 import type { Journal } from "./Journal.ts"
+import * as Nesting from "./Nesting.ts"
 import * as Plan from "./Plan.ts"
 
 /**
@@ -88,7 +89,10 @@ export const takeIn = Effect.fnUntraced(function* (
       if (command.argsDigest !== undefined && command.argsDigest !== call.argsDigest) continue
       const { args, decision, reason } = command
       if (args !== undefined && !(yield* fits(job, call, args))) {
-        const problem = `the arguments given with the approval do not fit ${call.tool}: ${Digest.canonical(args)}`
+        const given = Nesting.isTooDeep(args)
+          ? `they are nested more than ${Nesting.deepest} levels deep`
+          : Digest.canonical(args)
+        const problem = `the arguments given with the approval do not fit ${call.tool}: ${given}`
         const { argsDigest, tool } = call
         journal.stage({
           type: "approval_required",
@@ -120,7 +124,9 @@ export const takeIn = Effect.fnUntraced(function* (
 
 const fits = (job: Job, call: PendingCall, args: PendingCall["args"]): Effect.Effect<boolean> => {
   const tool = Plan.toolOf(job, call.tool)
-  return tool === undefined ? Effect.succeed(false) : Effect.map(Plan.decodeArgs(tool, args), Option.isSome)
+  return tool === undefined || Nesting.isTooDeep(args)
+    ? Effect.succeed(false)
+    : Effect.map(Plan.decodeArgs(tool, args), Option.isSome)
 }
 
 /**

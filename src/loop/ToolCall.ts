@@ -24,6 +24,7 @@ import * as Drain from "./Drain.ts"
 import * as EvidenceNotes from "./EvidenceNotes.ts"
 import type { Job } from "./Job.ts"
 import type { Journal } from "./Journal.ts"
+import * as Nesting from "./Nesting.ts"
 import * as Operations from "./Operations.ts"
 import * as Patience from "./Patience.ts"
 import * as Plan from "./Plan.ts"
@@ -105,6 +106,7 @@ export const withoutExecution = (
   if (tool === undefined) {
     return wrong(Words.unknownTool(call.tool, Object.keys(job.tools.tools)))
   }
+  if (call.args === Nesting.leftOut) return wrong(Words.tooDeep(call.tool, Signature.of(tool)))
   if (typeof call.args === "string") return wrong(Words.notJson(call.tool, Signature.of(tool)))
   const content = Operations.answered(job, state, call) ?? Desk.known(job, desk, call)
   return content === undefined ? undefined : { ...unexecuted(call), content, ok: true, disposition: "cached" }

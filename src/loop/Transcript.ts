@@ -6,6 +6,7 @@ import type * as Response from "effect/ai/Response"
 import type * as Schema from "effect/Schema"
 import type { AssistantMessage, Message, ProviderOptions } from "../run/Message.ts"
 import type { Usage } from "../run/Money.ts"
+import * as Nesting from "./Nesting.ts"
 
 const optionsOf = (part: { readonly options?: ProviderOptions }) =>
   part.options === undefined ? {} : { options: { ...part.options } }
@@ -118,6 +119,17 @@ export const toJson = (value: unknown): Schema.Json | undefined => {
   }
 }
 
+/** What a model or its provider has written, with words in its place if it is nested too deep to be walked through. */
+const bounded = (value: unknown, otherwise: Schema.Json): Schema.Json => {
+  try {
+    const json: Schema.Json = JSON.parse(JSON.stringify(value))
+    return Nesting.isTooDeep(json) ? Nesting.leftOut : json
+  } catch (error) {
+    // To write it as JSON is the first walk through it.
+    return error instanceof RangeError ? Nesting.leftOut : otherwise
+  }
+}
+
 /** A model's reply, in the transcript's terms. `usage` is absent where the provider left it out. */
 export interface Reply {
   readonly content: AssistantMessage["content"]
@@ -205,7 +217,7 @@ export const readReply = (parts: ReadonlyArray<AnyPart>): Reply => {
           type: "tool-call",
           id,
           name,
-          params: toJson(params ?? {}) ?? {},
+          params: bounded(params ?? {}, {}),
           ...executed,
           ...metadataOf(metadata)
         })
@@ -214,7 +226,7 @@ export const readReply = (parts: ReadonlyArray<AnyPart>): Reply => {
       case "tool-result": {
         if (!part.providerExecuted) break
         const { encodedResult, id, isFailure, metadata, name } = part
-        const result = toJson(encodedResult) ?? null
+        const result = bounded(encodedResult ?? null, null)
         content.push({
           type: "tool-result",
           id,

@@ -5,6 +5,7 @@ import type { Exhausted, Resource } from "../run/Limits.ts"
 import type { Refusal } from "../run/NextStep.ts"
 import type { Operation, PendingCall } from "../run/RunState.ts"
 import type { Observed, Outcome } from "../tool/Operation.ts"
+import * as Nesting from "./Nesting.ts"
 
 const resource: Record<Resource, string> = {
   turns: "turns",
@@ -76,6 +77,10 @@ const taking = (tool: string, signature: string | undefined): string =>
 /** Arguments that are not JSON, and what the tool takes. */
 export const notJson = (tool: string, signature: string | undefined): string =>
   `Error: the arguments for ${tool} were not valid JSON. It did not run. Call it again with a JSON object.${taking(tool, signature)}`
+
+/** Arguments that are nested deeper than anything reads, and what the tool takes. */
+export const tooDeep = (tool: string, signature: string | undefined): string =>
+  `Error: the arguments for ${tool} were nested more than ${Nesting.deepest} levels deep, and were not read. It did not run. Call it again with less.${taking(tool, signature)}`
 
 /** Arguments that do not fit the tool's parameters, why, and what it takes. */
 export const wrongArguments = (tool: string, problem: string, signature: string | undefined): string =>
