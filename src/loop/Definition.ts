@@ -33,7 +33,8 @@ export class UnpricedModel extends Schema.TaggedError<UnpricedModel>()("Unpriced
   override get message(): string {
     const who =
       this.pool === undefined ? this.agent : `${this.agent} spends from the budget pool ${this.pool}, which`
-    return `${who} has a money limit, but the price of the model ${this.model} is not known: add it to PriceBook`
+    const entry = `PriceBook.layer({ ${JSON.stringify(this.model)}: { input, output } })`
+    return `${who} has a money limit, but the price of the model ${this.model} is not known: give it with ${entry}, in USD per million tokens`
   }
 }
 
