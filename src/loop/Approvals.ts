@@ -16,22 +16,30 @@ import * as Patience from "./Patience.ts"
 import * as Plan from "./Plan.ts"
 import * as Policy from "./Policy.ts"
 
-/** What the tool says of the need for a person. A question that fails, or is not answered in time, means yes. */
-const needsPerson = (
-  { policy }: Job,
-  journal: Journal,
-  { name, needsApproval }: Tool.Any,
+/** What the tool says of the need for a person: the answer, or a question that takes its time. */
+const questionOf = (
+  { needsApproval }: Tool.Any,
   toolCallId: string,
   args: unknown,
   messages: ReadonlyArray<Prompt.Message>
-): Effect.Effect<boolean> => {
-  if (typeof needsApproval !== "function") return Effect.succeed(needsApproval !== false)
-  const question = Effect.suspend(() => {
-    const asked = needsApproval(args, { toolCallId, messages })
-    return Effect.isEffect(asked) ? ambient(asked) : Effect.succeed(asked)
-  })
+): unknown => {
+  if (typeof needsApproval !== "function") return needsApproval
+  try {
+    return needsApproval(args, { toolCallId, messages })
+  } catch (error) {
+    return Effect.die(error)
+  }
+}
+
+/** The answer to a question. One that fails, or is not answered in time, means yes. */
+const answerOf = (
+  { policy }: Job,
+  journal: Journal,
+  name: string,
+  question: Effect.Effect<unknown, unknown, unknown>
+): Effect.Effect<unknown> => {
   const { limits } = journal.state()
-  return Patience.run(question, {
+  return Patience.run(ambient(question), {
     name: `needsApproval of ${name}`,
     limitMs: Limits.timeLeftMs(limits, journal.elapsedMs(), "handoff"),
     graceMs: () => Policy.graceMs(policy, limits),
@@ -56,6 +64,7 @@ export const check = Effect.fnUntraced(function* (
 ) {
   yield* journal.commit()
   const messages = conversation.mirror.of(journal.state().messages).content
+  let staged = false
   for (const { args, argsDigest, callId, tool: name } of calls) {
     const tool = Plan.toolOf(job, name)
     const decoded = tool === undefined ? Option.none() : yield* Plan.decodeArgs(tool, args)
@@ -68,9 +77,16 @@ export const check = Effect.fnUntraced(function* (
         argsDigest,
         reason
       })
+      staged = true
       continue
     }
-    const answer = yield* needsPerson(job, journal, tool, callId, decoded.value, messages)
+    const question = questionOf(tool, callId, decoded.value, messages)
+    // Whoever is to be asked about a call must not wait for what others have to find out first.
+    if (staged && Effect.isEffect(question)) {
+      yield* journal.commit()
+      staged = false
+    }
+    const answer = Effect.isEffect(question) ? yield* answerOf(job, journal, name, question) : question
     journal.stage(
       answer === false
         ? {
@@ -81,6 +97,7 @@ export const check = Effect.fnUntraced(function* (
           }
         : { type: "approval_required", callId, tool: name, args, argsDigest }
     )
+    staged = true
   }
   yield* journal.commit()
 })

@@ -208,6 +208,55 @@ describe("asking for approval", () => {
     }
   )
 
+  check("what is known of a call is stored before another call's question is waited for", function* () {
+    const gate = yield* Deferred.make<boolean>()
+    const parameters = Schema.Struct({ q: Schema.String })
+    const tools = Toolkit.make(
+      guarded("ask"),
+      Tool.make("slow", { parameters, needsApproval: () => Deferred.await(gate) }),
+      Tool.make("quick", { parameters, needsApproval: () => false })
+    )
+    const nothing = () => Effect.void
+    const agent = Agent.make("a", { toolkit: tools }).pipe(
+      Agent.provide(tools.toLayer({ ask: () => Effect.succeed("asked"), slow: nothing, quick: nothing })),
+      Agent.provide(
+        once(call("ask", "c1"), call("quick", "c2"), call("slow", "c3"), call("quick", "c4")).layer
+      )
+    )
+    const fiber = yield* Effect.forkChild(run(agent), { startImmediately: true })
+    yield* settle
+    const before = yield* journal("r")
+    expect(before.slice(-2)).toMatchObject([
+      { type: "approval_required", callId: "c1" },
+      { type: "approval_resolved", callId: "c2", decision: "not_required" }
+    ])
+    yield* Deferred.succeed(gate, true)
+    const { calls } = expectTag((yield* Fiber.join(fiber)).exit, "ApprovalRequired")
+    expect(calls.map(({ callId }) => callId)).toEqual(["c1", "c3"])
+  })
+
+  check("questions that are answered at once cost one append", function* () {
+    const parameters = Schema.Struct({ q: Schema.String })
+    const tools = Toolkit.make(Tool.make("quick", { parameters, needsApproval: ({ q }) => q === "x" }))
+    const agent = Agent.make("a", { toolkit: tools }).pipe(
+      Agent.provide(tools.toLayer({ quick: () => Effect.void })),
+      Agent.provide(once(call("quick", "c1", "y"), call("quick", "c2"), call("quick", "c3", "y")).layer)
+    )
+    const store = yield* RunStore.RunStore
+    const appended: Array<ReadonlyArray<string>> = []
+    const watched = RunStore.RunStore.of({
+      ...store,
+      append: (request) => {
+        appended.push(request.events.map(({ type }) => type))
+        return store.append(request)
+      }
+    })
+    yield* Effect.provideService(run(agent), RunStore.RunStore, watched)
+    expect(appended.filter((types) => types.some((type) => type.startsWith("approval")))).toEqual([
+      ["approval_resolved", "approval_required", "approval_resolved"]
+    ])
+  })
+
   check("a function that never answers does not outlast the run's time, and nothing runs", function* () {
     let ran = 0
     const Ask = Tool.make("ask", {
