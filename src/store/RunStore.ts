@@ -184,8 +184,10 @@ export class RunStore extends Context.Service<
     /** Summaries, newest first. */
     readonly list: (options?: ListOptions) => Effect.Effect<ReadonlyArray<RunSummary>, RunStoreError>
     /**
-     * Deletes a run whole: its journal, its inbox, and the runs that its sub-agents have had. Fails with `RunBusy` while
-     * somebody drives it or one of them; then nothing is deleted. Its id may be used again.
+     * Deletes a run whole: its journal, its inbox, and the runs that its sub-agents have had, at every depth. Those are
+     * found by the `parent` in their summaries, and not by how their ids begin: a run `a/2` without a parent stays when
+     * `a` is deleted. Fails with `RunBusy` while somebody drives it or one of them; then nothing is deleted. Its id may
+     * be used again.
      */
     readonly delete: (runId: string) => Effect.Effect<void, RunNotFound | RunBusy | RunStoreError>
     /** The events of a run from number `from` on: first the stored ones, then each as it is appended. Never ends. */

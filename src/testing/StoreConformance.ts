@@ -1,6 +1,6 @@
 /**
  * What every `RunStore` must do, to certify a store of your own: what it has to keep, to list, to show to watchers and to
- * refuse. No test runner is needed; in one, each case is a test.
+ * refuse. `run` certifies a store, and needs no test runner; in one, each of the `cases` is a test.
  *
  * @example
  * ```ts
@@ -17,7 +17,6 @@
  * }
  * ```
  */
-import * as Cause from "effect/Cause"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
@@ -25,6 +24,7 @@ import * as Layer from "effect/Layer"
 import type { RunStore } from "../store/RunStore.ts"
 import { atMost, inWorldTime } from "../store/TimeLimit.ts"
 import type { Case } from "./conformance/Case.ts"
+import { problemOf } from "./conformance/Expect.ts"
 import * as Inbox from "./conformance/Inbox.ts"
 import * as Journal from "./conformance/Journal.ts"
 import * as Leases from "./conformance/Leases.ts"
@@ -34,7 +34,10 @@ import * as Watching from "./conformance/Watching.ts"
 
 export type { Case } from "./conformance/Case.ts"
 
-/** All that a store must do. Each case needs an empty store of its own, and yields nothing or fails. */
+/**
+ * All that a store must do, to make each a test of its own: `run` does it without a test runner, and is what certifies a
+ * store. Each case needs an empty store of its own, and yields nothing or fails.
+ */
 export const cases: ReadonlyArray<Case> = [
   ...Journal.cases,
   ...Listing.cases,
@@ -44,7 +47,7 @@ export const cases: ReadonlyArray<Case> = [
   ...Leases.cases
 ]
 
-/** Something that a store does not do, and what went wrong instead. */
+/** Something that a store does not do: what was expected, and what came. */
 export interface Failure {
   readonly name: string
   readonly problem: string
@@ -84,7 +87,7 @@ export const run = <E, R>(
     for (const { check, name } of cases) {
       const one = Effect.scoped(Effect.provide(check, Layer.fresh(store)))
       const exit = yield* Effect.exit(inWorldTime(atMost(limit, tooLong)(one)))
-      if (Exit.isFailure(exit)) failures.push({ name, problem: Cause.pretty(exit.cause) })
+      if (Exit.isFailure(exit)) failures.push({ name, problem: problemOf(exit.cause) })
     }
     return failures
   })

@@ -5,7 +5,7 @@ import * as Layer from "effect/Layer"
 import * as Stream from "effect/Stream"
 import * as MemoryRunStore from "../../src/store/MemoryRunStore.ts"
 import * as NodeSqlite from "../../src/store/NodeSqlite.ts"
-import { RunStore, type RunStoreError } from "../../src/store/RunStore.ts"
+import { RunStore, RunStoreError } from "../../src/store/RunStore.ts"
 import * as SqlRunStore from "../../src/store/SqlRunStore.ts"
 import * as StoreConformance from "../../src/testing/StoreConformance.ts"
 import { inFolder } from "./folders.ts"
@@ -49,6 +49,51 @@ describe("StoreConformance.run", () => {
         /no end within 2s/
       )
       for (const { problem } of failures) expect(problem).not.toBe("")
+    })
+  )
+
+  it.effect("says once what was expected and what came", () =>
+    Effect.gen(function* () {
+      const problemsOf = Effect.fnUntraced(function* (
+        alter: (store: RunStore["Service"]) => Partial<RunStore["Service"]>
+      ) {
+        const broken = Layer.effect(
+          RunStore,
+          Effect.map(MemoryRunStore.make, (store) => ({ ...store, ...alter(store) }))
+        )
+        const failures = yield* StoreConformance.run(broken, { limit: "2 seconds" })
+        for (const { problem } of failures) expect(problem).not.toMatch(/undefined|returned false|\n/)
+        return new Map(failures.map(({ name, problem }) => [name, problem]))
+      })
+
+      const keeping = yield* problemsOf(() => ({ delete: () => Effect.void }))
+      expect(keeping.get("the run of a sub-agent may be deleted by itself")).toMatch(
+        /^expected \["a","a\/2","b"\], and \["a","a\/1","a\/1\/1","a\/2","b"\] came/
+      )
+      expect(keeping.get("a run that somebody drives is not deleted, nor one that has started it")).toBe(
+        "expected RunBusy for a, and it succeeded with nothing"
+      )
+
+      const tagging = yield* problemsOf((store) => ({
+        inbox: (runId, after) =>
+          Effect.map(store.inbox(runId, after), (all) => all.map((one) => ({ ...one, id: one.id + 1 }))),
+        read: (runId, from) =>
+          Effect.map(store.read(runId, from), (all) => all.map((event) => ({ ...event, elapsedMs: 0 })))
+      }))
+      expect(tagging.get("an append of many events")).toMatch(
+        /^at \[1\]\.elapsedMs: expected 1, and 0 came \(/
+      )
+      expect(tagging.get("every command comes back as it was sent")).toMatch(
+        /^expected \{"id":1,.*, and \{"id":2,.* came.*; with the input \{/
+      )
+
+      const refusing = yield* problemsOf(() => ({
+        append: ({ runId }) =>
+          Effect.fail(new RunStoreError({ runId, kind: "read_only", problem: "it may not be written" }))
+      }))
+      expect(refusing.get("the first append creates a run")).toBe(
+        "expected no failure, and it failed with RunStoreError: the store failed for run a: it may not be written"
+      )
     })
   )
 })

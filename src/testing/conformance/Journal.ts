@@ -1,12 +1,12 @@
 /** Journals: what is appended is kept as it was, in order, and by one writer of each event. */
-import { deepStrictEqual, fail, strictEqual } from "node:assert"
 import * as Arbitrary from "effect/Arbitrary"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Stream from "effect/Stream"
 import * as RunEvent from "../../run/RunEvent.ts"
 import type { RunSummary } from "../../store/RunStore.ts"
-import { type Case, define, sameJson, tagOf } from "./Case.ts"
+import { type Case, define, tagOf } from "./Case.ts"
+import { forAll, same, sameJson } from "./Expect.ts"
 import { append, event, eventsFrom, summary } from "./Samples.ts"
 
 const contents = (events: ReadonlyArray<RunEvent.RunEvent>) =>
@@ -22,8 +22,8 @@ export const cases: ReadonlyArray<Case> = [
   define("the first append creates a run", (store) =>
     Effect.gen(function* () {
       yield* store.append(append("a", 0, 2))
-      deepStrictEqual(yield* store.read("a"), eventsFrom("a", 0, 2))
-      deepStrictEqual(yield* store.summary("a"), summary("a", 2))
+      same(yield* store.read("a"), eventsFrom("a", 0, 2))
+      same(yield* store.summary("a"), summary("a", 2))
     })
   ),
   define("appends follow one another, and each brings its summary", (store) =>
@@ -34,16 +34,16 @@ export const cases: ReadonlyArray<Case> = [
       yield* store.append(append("a", 5, 1, { status: "running" }))
       const done = { status: "completed", reason: "answered", detail: "done", costUsd: 1.25 } as const
       yield* store.append(append("a", 6, 1, done))
-      deepStrictEqual(yield* store.read("a"), eventsFrom("a", 0, 7))
-      deepStrictEqual(yield* store.summary("a"), summary("a", 7, done))
+      same(yield* store.read("a"), eventsFrom("a", 0, 7))
+      same(yield* store.summary("a"), summary("a", 7, done))
     })
   ),
   define("a journal is read from any number on", (store) =>
     Effect.gen(function* () {
       yield* store.append(append("a", 0, 5))
-      deepStrictEqual(yield* store.read("a", 3), eventsFrom("a", 3, 2))
-      deepStrictEqual(yield* store.read("a", 5), [])
-      deepStrictEqual(yield* store.read("a", 9), [])
+      same(yield* store.read("a", 3), eventsFrom("a", 3, 2))
+      same(yield* store.read("a", 5), [])
+      same(yield* store.read("a", 9), [])
     })
   ),
   define("what was read stays as it was", (store) =>
@@ -51,17 +51,17 @@ export const cases: ReadonlyArray<Case> = [
       yield* store.append(append("a", 0, 2))
       const before = yield* store.read("a")
       yield* store.append(append("a", 2))
-      strictEqual(before.length, 2)
+      same(before.length, 2)
     })
   ),
   define("a run that is not there", (store) =>
     Effect.gen(function* () {
       yield* store.append(append("b", 0))
-      strictEqual(yield* tagOf(store.read("a")), "RunNotFound")
-      strictEqual(yield* tagOf(store.summary("a")), "RunNotFound")
-      strictEqual(yield* tagOf(store.send("a", { type: "cancel", reason: "" })), "RunNotFound")
-      strictEqual(yield* tagOf(Stream.runDrain(store.watch("a"))), "RunNotFound")
-      deepStrictEqual(yield* store.inbox("a", 0), [])
+      same(yield* tagOf(store.read("a")), "RunNotFound")
+      same(yield* tagOf(store.summary("a")), "RunNotFound")
+      same(yield* tagOf(store.send("a", { type: "cancel", reason: "" })), "RunNotFound")
+      same(yield* tagOf(Stream.runDrain(store.watch("a"))), "RunNotFound")
+      same(yield* store.inbox("a", 0), [])
     })
   ),
   define("a stale writer writes nothing", (store) =>
@@ -70,14 +70,14 @@ export const cases: ReadonlyArray<Case> = [
       for (const expected of [0, 1, 3, 7]) {
         for (const durability of ["process", "power"] as const) {
           const late = append("a", expected, 2, { status: "failed", detail: "late" }, durability)
-          strictEqual(yield* tagOf(store.append(late)), "StaleWriter")
+          same(yield* tagOf(store.append(late)), "StaleWriter")
         }
       }
-      strictEqual(yield* tagOf(store.append(append("new", 3))), "StaleWriter")
-      deepStrictEqual(yield* store.read("a"), eventsFrom("a", 0, 2))
-      deepStrictEqual(yield* store.summary("a"), summary("a", 2))
-      strictEqual(yield* tagOf(store.summary("new")), "RunNotFound")
-      deepStrictEqual(yield* store.list({ status: "failed" }), [])
+      same(yield* tagOf(store.append(append("new", 3))), "StaleWriter")
+      same(yield* store.read("a"), eventsFrom("a", 0, 2))
+      same(yield* store.summary("a"), summary("a", 2))
+      same(yield* tagOf(store.summary("new")), "RunNotFound")
+      same(yield* store.list({ status: "failed" }), [])
     })
   ),
   define("of 64 writers of the same event one wins, and what it wrote is there", (store) =>
@@ -95,9 +95,9 @@ export const cases: ReadonlyArray<Case> = [
         { concurrency: "unbounded" }
       )
       const winners = exits.flatMap((exit, i) => (Exit.isSuccess(exit) ? [`writer ${i}`] : []))
-      strictEqual(winners.length, 1)
-      deepStrictEqual(contents(yield* store.read("a", 1)), [winners[0], winners[0]])
-      strictEqual((yield* store.summary("a")).detail, winners[0])
+      same(winners.length, 1)
+      same(contents(yield* store.read("a", 1)), [winners[0], winners[0]])
+      same((yield* store.summary("a")).detail, winners[0])
     })
   ),
   define("of 64 writers that try again none loses its event", (store) =>
@@ -116,8 +116,8 @@ export const cases: ReadonlyArray<Case> = [
       const all = Array.from({ length: 64 }, (_, i) => i)
       yield* Effect.forEach(all, write, { concurrency: "unbounded" })
       const written = contents(yield* store.read("a"))
-      deepStrictEqual(new Set(written), new Set(all.map((i) => `writer ${i}`)))
-      strictEqual(written.length, 64)
+      same(new Set(written), new Set(all.map((i) => `writer ${i}`)))
+      same(written.length, 64)
     })
   ),
   define("runs do not disturb one another", (store) =>
@@ -125,14 +125,14 @@ export const cases: ReadonlyArray<Case> = [
       const ids = ["a", "a/c1", "a/c1/c2", "A", "ä", "run '; DROP TABLE runs; --", "%", "_", " "]
       yield* Effect.forEach(ids, (id) => store.append(append(id, 0, 2)), { concurrency: "unbounded" })
       yield* Effect.forEach(ids, (id) => store.append(append(id, 2)), { concurrency: "unbounded" })
-      for (const id of ids) deepStrictEqual(yield* store.read(id), eventsFrom(id, 0, 3))
-      strictEqual((yield* store.list()).length, ids.length)
+      for (const id of ids) same(yield* store.read(id), eventsFrom(id, 0, 3))
+      same((yield* store.list()).length, ids.length)
     })
   ),
   define("an append of many events", (store) =>
     Effect.gen(function* () {
       yield* store.append(append("a", 0, 357))
-      deepStrictEqual(yield* store.read("a"), eventsFrom("a", 0, 357))
+      same(yield* store.read("a"), eventsFrom("a", 0, 357))
     })
   ),
   define("large events, and every kind of text", (store) =>
@@ -140,8 +140,8 @@ export const cases: ReadonlyArray<Case> = [
       const texts = ["x".repeat(3_000_000), "日本語 🐴‍❄️ é", "\u0000\u0001\u2028\ud800 lone", `"'\\\n\r\t`, ""]
       const events = texts.map((text, i) => event("a", i, text))
       yield* store.append({ ...append("a", 0, 5, { detail: texts[1] ?? "" }), events })
-      deepStrictEqual(yield* store.read("a"), events)
-      strictEqual((yield* store.summary("a")).detail, texts[1])
+      same(yield* store.read("a"), events)
+      same((yield* store.summary("a")).detail, texts[1])
     })
   ),
   define("a summary keeps all that it has", (store) =>
@@ -164,15 +164,15 @@ export const cases: ReadonlyArray<Case> = [
         question: { runId: "a", callId: "c3", text: "which one?" }
       }
       yield* store.append(append("a", 0, 1, full))
-      deepStrictEqual(yield* store.summary("a"), summary("a", 1, full))
-      deepStrictEqual(yield* store.list(), [summary("a", 1, full)])
+      same(yield* store.summary("a"), summary("a", 1, full))
+      same(yield* store.list(), [summary("a", 1, full)])
     })
   ),
 
   define("any appends are read back as they were written", (store) =>
     Effect.gen(function* () {
       let runs = 0
-      const result = yield* Arbitrary.checkEffect(batches, (batches) =>
+      yield* forAll(batches, (batches) =>
         Effect.gen(function* () {
           const runId = `run ${runs++}`
           const written: Array<RunEvent.RunEvent> = []
@@ -195,11 +195,11 @@ export const cases: ReadonlyArray<Case> = [
           const whole = yield* store.read(runId)
           const rest = yield* store.read(runId, from)
           const { seq } = yield* store.summary(runId)
-          return seq === written.length && sameJson(whole, written) && sameJson(rest, written.slice(from))
+          same(seq, written.length)
+          sameJson(whole, written)
+          sameJson(rest, written.slice(from))
         })
       )
-      const failure = Arbitrary.formatCheckFailure(result)
-      if (failure !== undefined) fail(failure)
     })
   )
 ]

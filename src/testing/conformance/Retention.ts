@@ -1,11 +1,11 @@
 /** Deleting: whole runs with those that they have started, never a driven one, and nothing else. */
-import { deepStrictEqual, strictEqual } from "node:assert"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Scope from "effect/Scope"
 import * as Stream from "effect/Stream"
 import type { RunStore } from "../../store/RunStore.ts"
 import { type Case, define, tagOf } from "./Case.ts"
+import { failureOf, same } from "./Expect.ts"
 import { append, cancel, eventsFrom, summary } from "./Samples.ts"
 
 const ids = (store: RunStore["Service"]) =>
@@ -28,29 +28,29 @@ export const cases: ReadonlyArray<Case> = [
       yield* families(store)
       yield* store.delete("a")
       for (const id of ["a", "a/1", "a/1/1"]) {
-        strictEqual(yield* tagOf(store.read(id)), "RunNotFound")
-        strictEqual(yield* tagOf(store.summary(id)), "RunNotFound")
-        strictEqual(yield* tagOf(store.send(id, cancel("late"))), "RunNotFound")
-        strictEqual(yield* tagOf(Stream.runDrain(store.watch(id))), "RunNotFound")
-        deepStrictEqual(yield* store.inbox(id, 0), [])
+        same(yield* tagOf(store.read(id)), "RunNotFound")
+        same(yield* tagOf(store.summary(id)), "RunNotFound")
+        same(yield* tagOf(store.send(id, cancel("late"))), "RunNotFound")
+        same(yield* tagOf(Stream.runDrain(store.watch(id))), "RunNotFound")
+        same(yield* store.inbox(id, 0), [])
       }
-      deepStrictEqual(yield* ids(store), ["a/2", "b"])
-      strictEqual((yield* store.list({ tag: "t" })).length, 2)
-      deepStrictEqual(yield* store.read("b"), eventsFrom("b", 0, 3))
-      strictEqual((yield* store.inbox("b", 0)).length, 1)
-      strictEqual(yield* tagOf(store.delete("a")), "RunNotFound")
+      same(yield* ids(store), ["a/2", "b"])
+      same((yield* store.list({ tag: "t" })).length, 2)
+      same(yield* store.read("b"), eventsFrom("b", 0, 3))
+      same((yield* store.inbox("b", 0)).length, 1)
+      same(yield* tagOf(store.delete("a")), "RunNotFound")
     })
   ),
   define("the id of a deleted run may be used again", (store) =>
     Effect.gen(function* () {
       yield* families(store)
       yield* store.delete("a")
-      strictEqual(yield* tagOf(store.append(append("a", 3))), "StaleWriter")
+      same(yield* tagOf(store.append(append("a", 3))), "StaleWriter")
       yield* store.append(append("a", 0))
-      deepStrictEqual(yield* store.read("a"), eventsFrom("a", 0, 1))
-      deepStrictEqual(yield* store.summary("a"), summary("a", 1))
-      strictEqual(yield* store.send("a", cancel("again")), 1)
-      strictEqual(yield* tagOf(store.summary("a/1")), "RunNotFound")
+      same(yield* store.read("a"), eventsFrom("a", 0, 1))
+      same(yield* store.summary("a"), summary("a", 1))
+      same(yield* store.send("a", cancel("again")), 1)
+      same(yield* tagOf(store.summary("a/1")), "RunNotFound")
     })
   ),
   define("a run that somebody drives is not deleted, nor one that has started it", (store) =>
@@ -59,21 +59,21 @@ export const cases: ReadonlyArray<Case> = [
       for (const driven of ["a", "a/1/1"]) {
         const scope = yield* Scope.make()
         yield* Scope.provide(store.lease(driven), scope)
-        const refused = yield* Effect.flip(store.delete("a"))
-        deepStrictEqual({ _tag: refused._tag, runId: refused.runId }, { _tag: "RunBusy", runId: driven })
-        strictEqual((yield* ids(store)).length, 5)
-        deepStrictEqual(yield* store.read("a"), eventsFrom("a", 0, 3))
+        const refused = yield* failureOf(store.delete("a"), `RunBusy for ${driven}`)
+        same({ _tag: refused._tag, runId: refused.runId }, { _tag: "RunBusy", runId: driven })
+        same((yield* ids(store)).length, 5)
+        same(yield* store.read("a"), eventsFrom("a", 0, 3))
         yield* Scope.close(scope, Exit.void)
       }
       yield* store.delete("a")
-      deepStrictEqual(yield* ids(store), ["a/2", "b"])
+      same(yield* ids(store), ["a/2", "b"])
     })
   ),
   define("the run of a sub-agent may be deleted by itself", (store) =>
     Effect.gen(function* () {
       yield* families(store)
       yield* store.delete("a/1")
-      deepStrictEqual(yield* ids(store), ["a", "a/2", "b"])
+      same(yield* ids(store), ["a", "a/2", "b"])
     })
   )
 ]

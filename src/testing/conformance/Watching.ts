@@ -1,10 +1,10 @@
 /** Watching: what is stored, then what comes, each once and in order. */
-import { deepStrictEqual } from "node:assert"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Stream from "effect/Stream"
 import { type Case, define } from "./Case.ts"
+import { same } from "./Expect.ts"
 import { append, cancel, eventsFrom } from "./Samples.ts"
 
 /** Starts a watcher; says when it has seen its first item. */
@@ -29,7 +29,7 @@ export const cases: ReadonlyArray<Case> = [
       yield* store.append(append("b", 0))
       yield* store.append(append("a", 2))
       yield* store.append(append("a", 3, 2))
-      deepStrictEqual(yield* Fiber.join(watcher.fiber), eventsFrom("a", 0, 5))
+      same(yield* Fiber.join(watcher.fiber), eventsFrom("a", 0, 5))
     })
   ),
   define("a watcher may start anywhere, past the end too", (store) =>
@@ -39,8 +39,8 @@ export const cases: ReadonlyArray<Case> = [
       const ahead = yield* start(store.watch("a", 3), 1)
       yield* middle.first
       yield* store.append(append("a", 2, 2))
-      deepStrictEqual(yield* Fiber.join(middle.fiber), eventsFrom("a", 1, 3))
-      deepStrictEqual(yield* Fiber.join(ahead.fiber), eventsFrom("a", 3, 1))
+      same(yield* Fiber.join(middle.fiber), eventsFrom("a", 1, 3))
+      same(yield* Fiber.join(ahead.fiber), eventsFrom("a", 3, 1))
     })
   ),
   define("many watchers see all of many appends, in order", (store) =>
@@ -51,7 +51,7 @@ export const cases: ReadonlyArray<Case> = [
         yield* store.append(append("a", i))
         if (i % 3 === 0) yield* Effect.yieldNow
       }
-      for (const { fiber } of watchers) deepStrictEqual(yield* Fiber.join(fiber), eventsFrom("a", 0, 200))
+      for (const { fiber } of watchers) same(yield* Fiber.join(fiber), eventsFrom("a", 0, 200))
     })
   ),
   define("a watcher that stops disturbs nobody", (store) =>
@@ -64,7 +64,7 @@ export const cases: ReadonlyArray<Case> = [
         yield* Fiber.interrupt(goes.fiber)
       }
       yield* store.append(append("a", 1, 2))
-      deepStrictEqual(yield* Fiber.join(stays.fiber), eventsFrom("a", 0, 3))
+      same(yield* Fiber.join(stays.fiber), eventsFrom("a", 0, 3))
     })
   ),
   define("an inbox is watched likewise, before its run is there too", (store) =>
@@ -78,8 +78,8 @@ export const cases: ReadonlyArray<Case> = [
       yield* store.send("a", cancel("2"))
       yield* store.send("a", cancel("3"))
       const all = [1, 2, 3].map((id) => ({ id, command: cancel(`${id}`) }))
-      deepStrictEqual(yield* Fiber.join(early.fiber), all)
-      deepStrictEqual(yield* Fiber.join(late.fiber), all.slice(1))
+      same(yield* Fiber.join(early.fiber), all)
+      same(yield* Fiber.join(late.fiber), all.slice(1))
     })
   )
 ]
