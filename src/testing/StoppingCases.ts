@@ -3,8 +3,9 @@
  * comes late; its tool always fails; what it looks for does not exist.
  *
  * They can be put to any agent that looks for things with a tool. A script is the model: a patient one where there is
- * something to find, and a stubborn one where there is not, so that it is up to the harness to stop. With `model` they
- * are put to a real one instead: the task is the same, and says how to answer if nothing can be found.
+ * something to find, and a stubborn one where there is not, so that it is up to the harness to stop. It costs nothing, so
+ * that an agent with a limit of money needs no prices. With `model` they are put to a real one instead: the task is the
+ * same, and says how to answer if nothing can be found.
  *
  * @example
  * ```ts
@@ -38,6 +39,7 @@ import type * as LanguageModel from "effect/ai/LanguageModel"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Ref from "effect/Ref"
+import * as PriceBook from "../provider/PriceBook.ts"
 import * as Scripted from "../provider/Scripted.ts"
 import type { LimitsInput } from "../run/Limits.ts"
 import { recoverable, type ToolFailure } from "../tool/ToolFailure.ts"
@@ -55,7 +57,7 @@ export interface Subject<R, LE = never, RI = never> {
   readonly answer?: ((text: string) => Scripted.Answer) | undefined
   /** Default: 12 turns, 8 tool calls, one of which is kept for the handoff, and a minute. */
   readonly limits?: LimitsInput | undefined
-  /** A model in the place of the scripts. */
+  /** A model in the place of the scripts, which cost nothing; with a limit of money, its price has to be known. */
   readonly model?: Layer.Layer<LanguageModel.LanguageModel> | undefined
 }
 
@@ -89,6 +91,13 @@ interface Shape<R, LE, RI> {
   readonly subject: Subject<R, LE, RI>
 }
 
+/** A script and its price, for an agent may have a limit of money. */
+const scripted = (name: string, script: Reply) =>
+  Layer.merge(
+    Scripted.layer(Scripted.make(name, script), { usage }),
+    PriceBook.layer({ [name]: { input: 0, output: 0 } })
+  )
+
 const make = <R, LE, RI>(shape: Shape<R, LE, RI>): StoppingCase<R, LE, RI> => {
   const { expected, find, input, name, script, subject } = shape
   const tools = Layer.unwrap(
@@ -101,7 +110,7 @@ const make = <R, LE, RI>(shape: Shape<R, LE, RI>): StoppingCase<R, LE, RI> => {
       )
     )
   )
-  const model = subject.model ?? Scripted.layer(Scripted.make(name, script), { usage })
+  const model = subject.model ?? scripted(name, script)
   return {
     name,
     input,

@@ -101,6 +101,12 @@ describe("Checkrein over the four cases", () => {
     assert.deepStrictEqual(looks, [0, 6, 5, 7])
   })
 
+  check("needs no prices of an agent that has a limit of money", function* () {
+    const paid = Agent.make("paid", { toolkit: tools, limits: { usd: 0.05 } })
+    const { problems, totals } = yield* StoppingReport.run(paid, StoppingCases.all(subject))
+    assert.deepStrictEqual([totals, problems], [{ succeeded: 2, unfinished: 2, ...zeros }, []])
+  })
+
   check("does so with a result that has to be submitted", function* () {
     const submits = Agent.make("submits", { toolkit: tools, output: Schema.Struct({ word: Schema.String }) })
     const cases = StoppingCases.all({
