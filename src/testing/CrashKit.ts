@@ -7,6 +7,10 @@
  * the undisturbed run. It takes no network: a script is the model, and the clock is the kit's own, so that nothing is
  * waited for.
  *
+ * Each run builds `layer` anew, and with it the fake world of its tools: `tools.toLayer(Effect.sync(() => { const rows = new
+ * Map(); return tools.of({ … }) }))`. What is kept in a module outlives a run, so that the next one does other things: it is
+ * then reported as not `repeatable`, or as `at_least_once` with a tool that was never started.
+ *
  * The kit knows what takes place in the world from the tools: each that changes something says `happened`, and one that is
  * not read-only and says nothing breaks the promise `observed`.
  *

@@ -20,7 +20,8 @@ import type * as Seam from "./Seam.ts"
  * - `journal`: what the store has acknowledged is there, unaltered
  * - `laws`: the journals keep the laws that `Audit` knows
  * - `transcript`, `cost`, `ending`: those of the undisturbed run, apart from what was lost with the fault
- * - `repeatable`: undisturbed, the run does the same each time, and so comes to every seam again; else nothing can be told
+ * - `repeatable`: undisturbed, the run does the same each time, and so comes to every seam again; else nothing can be told.
+ *   A fake world that is kept in a module outlives a run, and breaks this: it has to be made in `layer`
  * - `observed`: whatever tool has given a result and is not read-only tells of what takes place, with `happened`; else it
  *   cannot be told whether that is once
  */
@@ -53,6 +54,9 @@ export interface Verdict {
 }
 
 type Find = Omit<Broken, "fault">
+
+/** Why a run may do other things than the one before it, although nothing is wrong with it. */
+export const stateOutside = "(is there state outside of `layer`?)"
 
 const shortly = (value: unknown): string => {
   const text = JSON.stringify(value) ?? "nothing"
@@ -139,7 +143,7 @@ function* effects(
     const { callId, runId, tool } = call ?? { ...then, runId: disturbed.runId }
     const say = (promise: Name, problem: string): Find => ({ promise, runId, callId, problem })
     if (alike && then.times > 0 && (call === undefined || call.times === 0))
-      yield say("at_least_once", `${tool} was never started`)
+      yield say("at_least_once", `${tool} was never started ${stateOutside}`)
     const before = counted(then.effects)
     const after = counted(call?.effects ?? [])
     for (const effect of new Set([...before.keys(), ...after.keys()])) {

@@ -66,7 +66,11 @@ const tellingIn = (calls: ReadonlyArray<Observation.CallCount>): ReadonlySet<str
 /** What was broken between two undisturbed runs. */
 const asRepeated = (broken: Promises.Broken): Promises.Broken =>
   broken.promise === "transcript" || broken.promise === "cost"
-    ? { ...broken, promise: "repeatable", problem: `it does not do the same each time: ${broken.problem}` }
+    ? {
+        ...broken,
+        promise: "repeatable",
+        problem: `it does not do the same each time: ${broken.problem} ${Promises.stateOutside}`
+      }
     : broken
 
 /** What cannot be told of a tool that does not tell. */

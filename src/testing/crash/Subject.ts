@@ -23,7 +23,8 @@ export interface Options<RO, LE, RI> extends Drive.Script {
   readonly agent: Agent<unknown, unknown, RO | RunStore> | (() => Agent<unknown, unknown, RO | RunStore>)
   /**
    * What the agent needs: its model, its tools, and the services behind them. It is built anew for each run and outlives
-   * every driver of it, so that the services of the outside world are as they were when the run is taken up.
+   * every driver of it, so that the services of the outside world are as they were when the run is taken up. A fake of the
+   * world has to be made in it: what is kept in a module outlives a run, and the next one finds it changed.
    */
   readonly layer: Layer.Layer<RO, LE, RI>
   /**
