@@ -131,6 +131,8 @@ export const resume = Effect.fnUntraced(function* (
 ) {
   const store = yield* RunStore
   const { runId } = state
+  yield* PoolClaims.settleAgain(job, last)
+  const told = yield* Orphans.unheard(job, state)
   const commands = yield* store.inbox(runId, state.inbox)
   const question = RunExit.questionOf(state)
   if (message !== undefined && question !== undefined && question.runId !== runId) {
@@ -141,8 +143,6 @@ export const resume = Effect.fnUntraced(function* (
     })
   }
   const { answer, messages } = said(state, question, message)
-  yield* PoolClaims.settleAgain(job, last)
-  const told = yield* Orphans.unheard(job, state)
   const journal = yield* Journal.make(runId, state, lease, yield* Listeners.of(job.agent, watcher))
   journal.stage(...told)
   journal.stage({
