@@ -189,7 +189,7 @@ export const make = <
     tools: ToolRunner.make(options.toolkit as ToolRunner.Given),
     output: options.output,
     contract: options.output === undefined ? undefined : Contract.make(options.output),
-    limits: options.limits ?? {},
+    limits: options.limits === undefined ? {} : options.limits,
     policy: Policy.fromInput(options.policy),
     stopWhen: stopWhen === undefined ? [] : typeof stopWhen === "function" ? [stopWhen] : stopWhen,
     provided: (effect) => effect

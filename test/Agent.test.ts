@@ -6,7 +6,7 @@ import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
-import { Agent, type Message, RunExit } from "../src/index.ts"
+import { Agent, type Limits, type Message, RunExit } from "../src/index.ts"
 import {
   awaited,
   call,
@@ -327,7 +327,9 @@ describe("run", () => {
     ["half a turn", { turns: 1.5 }],
     ["money that is no number", { usd: Number.NaN }],
     ["a reserve above its limit", { turns: 2, reserve: { turns: 3 } }],
-    ["a reserve of what has no limit", { reserve: { usd: 1 } }]
+    ["a reserve of what has no limit", { reserve: { usd: 1 } }],
+    ["a name that is none", { turn: 1 } as Limits.LimitsInput],
+    ["nothing at all", JSON.parse("null") as Limits.LimitsInput]
   ] as const) {
     it.effect(`refuses limits that make no sense: ${name}`, () =>
       Effect.gen(function* () {

@@ -33,6 +33,8 @@ const amounts = {
 export const MoneyMode = Schema.Literals(["over-by-one-turn", "hold"])
 export type MoneyMode = typeof MoneyMode.Type
 
+const isMoneyMode = Schema.is(MoneyMode)
+
 /**
  * Limits as they are stored with a run: an absent one is no limit. Money in USD, time in milliseconds, the deadline as
  * ISO 8601. With a deadline, `timeMs` is worked out from it each time the run is taken up.
@@ -88,7 +90,10 @@ export interface LimitsInput extends AmountsInput {
   readonly reserve?: AmountsInput | undefined
 }
 
-/** A limit that was written wrongly: not a number, negative, or a fraction where only whole numbers make sense. */
+/**
+ * Limits that were written wrongly: a name that is none, what is not a number, negative, or a fraction where only whole
+ * numbers make sense.
+ */
 export class InvalidLimits extends Schema.TaggedError<InvalidLimits>()("InvalidLimits", {
   problem: Schema.String
 }) {
@@ -100,6 +105,39 @@ export class InvalidLimits extends Schema.TaggedError<InvalidLimits>()("InvalidL
 /** The turn limit of an agent that names none. */
 export const defaultTurns = 20
 
+const amountNames = ["turns", "usd", "tokens", "toolCalls", "time"]
+const names: Readonly<Record<"limits" | "reserve", ReadonlySet<string>>> = {
+  limits: new Set([...amountNames, "deadline", "money", "reserve"]),
+  reserve: new Set(amountNames)
+}
+
+const shown = (value: unknown): string =>
+  typeof value === "string"
+    ? JSON.stringify(value)
+    : Array.isArray(value)
+      ? "a list"
+      : typeof value === "object" && value !== null
+        ? "an object"
+        : String(value)
+
+const isRecord = (value: unknown): value is object =>
+  typeof value === "object" && value !== null && !Array.isArray(value)
+
+/** Why this is nothing to read limits from, where the compiler was not asked: no object, or with a name that is none. */
+const misshapen = (input: unknown, what: keyof typeof names): InvalidLimits | undefined => {
+  if (!isRecord(input)) {
+    return new InvalidLimits({ problem: `${what} is ${shown(input)}, and must be an object` })
+  }
+  for (const name in input) {
+    if (names[what].has(name)) continue
+    const known = [...names[what]].join(", ")
+    return new InvalidLimits({
+      problem: `there is no ${what === "reserve" ? "reserve of" : "limit"} ${shown(name)}: there are ${known}`
+    })
+  }
+  return undefined
+}
+
 const amountsOf = (input: AmountsInput, where: string): Result.Result<Amounts, InvalidLimits> => {
   const out: { -readonly [K in keyof Amounts]: Amounts[K] } = {}
   for (const name of ["turns", "tokens", "toolCalls", "usd"] as const) {
@@ -109,7 +147,7 @@ const amountsOf = (input: AmountsInput, where: string): Result.Result<Amounts, I
       const kind = name === "usd" ? "a number of USD" : "a whole number"
       return Result.fail(
         new InvalidLimits({
-          problem: `${where}${name} is ${value}, and must be ${kind} of at least 0`
+          problem: `${where}${name} is ${shown(value)}, and must be ${kind} of at least 0`
         })
       )
     }
@@ -122,7 +160,7 @@ const amountsOf = (input: AmountsInput, where: string): Result.Result<Amounts, I
     if (Number.isNaN(ms) || ms < 0 || (ms === Number.POSITIVE_INFINITY && where !== "")) {
       return Result.fail(
         new InvalidLimits({
-          problem: `${where}time is ${String(input.time)}, and must be a duration`
+          problem: `${where}time is ${shown(input.time)}, and must be a duration`
         })
       )
     }
@@ -133,9 +171,9 @@ const amountsOf = (input: AmountsInput, where: string): Result.Result<Amounts, I
 
 const deadlineOf = ({ deadline, time }: LimitsInput): Result.Result<string | undefined, InvalidLimits> => {
   if (deadline === undefined) return Result.succeed(undefined)
-  const date = new Date(deadline)
+  const date = new Date(typeof deadline === "string" || deadline instanceof Date ? deadline : Number.NaN)
   if (Number.isNaN(date.getTime())) {
-    const problem = `deadline is ${String(deadline)}, and must be a date, as in 2030-01-31T12:00:00Z`
+    const problem = `deadline is ${deadline instanceof Date ? String(deadline) : shown(deadline)}, and must be a date, as in 2030-01-31T12:00:00Z`
     return Result.fail(new InvalidLimits({ problem }))
   }
   if (time !== undefined && time !== Number.POSITIVE_INFINITY) {
@@ -148,7 +186,7 @@ const deadlineOf = ({ deadline, time }: LimitsInput): Result.Result<string | und
 
 /**
  * Reads limits as a user writes them. The turn limit defaults to 20; `Infinity` lifts a limit. A reserve larger than
- * its limit, or without one, is refused.
+ * its limit, or without one, is refused, and so is a name that is none: a limit that is misspelt would be no limit.
  *
  * @example
  * ```ts
@@ -162,13 +200,22 @@ const deadlineOf = ({ deadline, time }: LimitsInput): Result.Result<string | und
  */
 export const fromInput = (input: LimitsInput = {}): Result.Result<Limits, InvalidLimits> =>
   Result.gen(function* () {
+    const wrong = misshapen(input, "limits")
+    if (wrong !== undefined) return yield* Result.fail(wrong)
+    const { money, turns = defaultTurns } = input
+    if (money !== undefined && !isMoneyMode(money)) {
+      const problem = `money is ${shown(money)}, and must be "over-by-one-turn" or "hold"`
+      return yield* Result.fail(new InvalidLimits({ problem }))
+    }
     const deadline = yield* deadlineOf(input)
     const limits: Limits = {
-      ...(yield* amountsOf({ ...input, turns: input.turns ?? defaultTurns }, "")),
+      ...(yield* amountsOf({ ...input, turns }, "")),
       ...(deadline === undefined ? undefined : { deadline }),
-      ...(input.money === "hold" ? { money: "hold" as const } : undefined)
+      ...(money === "hold" ? { money: "hold" as const } : undefined)
     }
     if (input.reserve === undefined) return limits
+    const wrongReserve = misshapen(input.reserve, "reserve")
+    if (wrongReserve !== undefined) return yield* Result.fail(wrongReserve)
     const reserve = yield* amountsOf(input.reserve, "reserve.")
     for (const name of ["turns", "usd", "tokens", "toolCalls", "timeMs"] as const) {
       const kept = reserve[name]
@@ -198,6 +245,11 @@ const named = (input: LimitsInput): LimitsInput =>
  * ```
  */
 export const override = (under: LimitsInput, over: LimitsInput): LimitsInput => {
+  // What is no limits at all is for `fromInput` to refuse.
+  for (const given of [under, over]) if (!isRecord(given)) return given
+  for (const given of [over, under]) {
+    if (given.reserve !== undefined && !isRecord(given.reserve)) return given
+  }
   const lifted = Object.entries(over).flatMap(([name, value]) =>
     value === Number.POSITIVE_INFINITY ? [[name, 0]] : []
   )

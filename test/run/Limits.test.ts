@@ -300,6 +300,42 @@ describe("fromInput", () => {
     })
   )
 
+  const unchecked: ReadonlyArray<readonly [unknown, string]> = [
+    [
+      { turn: 1 },
+      'there is no limit "turn": there are turns, usd, tokens, toolCalls, time, deadline, money, reserve'
+    ],
+    [
+      { turns: 2, reserve: { calls: 1 } },
+      'there is no reserve of "calls": there are turns, usd, tokens, toolCalls, time'
+    ],
+    [{ turns: 2, reserve: { money: "hold" } }, 'there is no reserve of "money"'],
+    [{ turns: 2, reserve: null }, "reserve is null, and must be an object"],
+    [{ money: "x" }, 'money is "x", and must be "over-by-one-turn" or "hold"'],
+    [{ money: null }, "money is null"],
+    [{ turns: "20" }, 'turns is "20", and must be a whole number of at least 0'],
+    [{ turns: null }, "turns is null"],
+    [{ usd: {} }, "usd is an object, and must be a number of USD of at least 0"],
+    [{ usd: Symbol("usd") }, "usd is Symbol(usd)"],
+    [{ time: null }, "time is null, and must be a duration"],
+    [{ time: [1] }, "time is a list, and must be a duration"],
+    [{ deadline: null }, "deadline is null, and must be a date"],
+    [{ deadline: 5 }, "deadline is 5, and must be a date"],
+    [null, "limits is null, and must be an object"],
+    ["20", 'limits is "20", and must be an object'],
+    [[20], "limits is a list, and must be an object"]
+  ]
+  it.each(unchecked)("refuses what only JavaScript can write, and names it: %o", (input, problem) => {
+    const given = input as Limits.LimitsInput
+    for (const written of [
+      given,
+      Limits.override({ turns: 3 }, given),
+      Limits.override(given, { tokens: 1 })
+    ]) {
+      expect(refusal(written)).toContain(problem)
+    }
+  })
+
   it.prop(
     "is total, and what it accepts can be stored",
     { top: amount, reserve: amount },
