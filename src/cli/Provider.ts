@@ -24,9 +24,9 @@ export const serve = ({ json, port }: Input) =>
       port: Option.getOrElse(port, () => 0)
     }).pipe(
       Effect.mapError(
-        (error) =>
+        ({ cause }) =>
           new Output.CommandFailed({
-            message: `the server cannot listen${Option.isSome(port) ? ` on port ${port.value}` : ""}: ${error.message}`
+            message: `the server cannot listen${Option.isSome(port) ? ` on port ${port.value}` : ""}: ${Output.sentenceOf(cause)}`
           })
       )
     )

@@ -40,10 +40,16 @@ const isPostgres = (where: string): boolean => /^postgres(?:ql)?:/i.test(where)
 
 const takes = "--store takes a SQLite file, a postgres:// URL or `memory`"
 
+/** Whether a URL names anything: a host, a database, or either in its parameters. */
+const namesSomething = (where: string): boolean => {
+  const { host, pathname, search } = new URL(where)
+  return host !== "" || pathname.length > 1 || search.length > 1
+}
+
 const refusal = (where: string): string | undefined => {
   const url = scheme.exec(where)?.[1]?.toLowerCase()
   if (isPostgres(where))
-    return url !== undefined && URL.canParse(where)
+    return url !== undefined && URL.canParse(where) && namesSomething(where)
       ? undefined
       : "--store is no URL of a Postgres database: write postgres://user@host:port/database"
   if (url !== undefined) return `${takes}, and no ${url} URL`

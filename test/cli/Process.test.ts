@@ -232,7 +232,9 @@ describe("checkrein provider", () => {
     )
 
     const taken = await cli("provider", "--port", new URL(address).port)
-    expect(taken.stderr).toContain(`the server cannot listen on port ${new URL(address).port}`)
+    expect(taken.stderr).toContain(
+      `the server cannot listen on port ${new URL(address).port}: listen EADDRINUSE: address already in use`
+    )
     expect(taken.code).toBe(1)
     server.signal("SIGINT")
     expect((await server.ended).code).toBe(130)

@@ -100,6 +100,7 @@ describe("checkrein run", () => {
       [1, ["run", "--root", path("gone"), ...store, "x"], `there is no directory ${path("gone")}`],
       [1, ["run", "--root", path("logs"), "--store", path("logs"), "x"], "it is a directory"],
       [2, ["run", "--root", path("logs"), "--store", "postgres:h/db", "x"], "no URL of a Postgres database"],
+      [2, ["runs", "list", "--store", "postgres://"], "no URL of a Postgres database"],
       [2, ["run", "--root", path("logs"), "--store", "mysql://h/db", "x"], "no mysql URL"],
       [2, ["run", "--root", path("logs"), ...store, "--model", "big", "x"], "set LLM_BASE_URL"],
       [2, ["run", "--root", path("logs"), "--agent", "a.ts", ...store, "x"], "use one of them"],
