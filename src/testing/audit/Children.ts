@@ -44,7 +44,7 @@ const found = ({ runId, seq }: RunEvent, law: Law, problem: string): Finding => 
 const startsOf = (events: Journal, callId: string): ReadonlyArray<Of<"tool_start">> =>
   events.filter((event): event is Of<"tool_start"> => event.type === "tool_start" && event.callId === callId)
 
-/** The most that was held for a child by then; `undefined` where nothing had to be. */
+/** The most that was held for a child; `undefined` where nothing had to be. */
 const most = (amounts: ReadonlyArray<number | undefined>): number | undefined => {
   const held = amounts.filter((amount) => amount !== undefined)
   return held.length < amounts.length ? undefined : Math.max(...held)
@@ -54,9 +54,9 @@ const most = (amounts: ReadonlyArray<number | undefined>): number | undefined =>
 function* begun(events: Journal, children: Children): Generator<Finding> {
   for (const [callId, [first]] of children) {
     if (first?.type !== "run_started") continue
-    const starts = startsOf(events, callId).filter(({ at }) => at <= first.at)
+    const starts = startsOf(events, callId)
     if (starts.length === 0) {
-      yield found(first, 1, `call ${callId} of its parent had not been started when it began`)
+      yield found(first, 1, `call ${callId} of its parent has not been started`)
       continue
     }
     const { tokens = Number.POSITIVE_INFINITY, usd = Number.POSITIVE_INFINITY } = first.limits
@@ -73,25 +73,23 @@ function* begun(events: Journal, children: Children): Generator<Finding> {
 
 // --- costs ----------------------------------------------------------------------------------------------------------
 
+/** What a run has cost at one of its events, and whether it stopped there. */
 interface Total {
-  readonly at: string
   readonly usd: number
+  readonly stopped: boolean
 }
 
-/** What a child had cost after each of its events; a model call on its way counts when it is over, or lost. */
+/**
+ * What a child had cost before its first event and after each; a model call on its way counts when it is over, or lost. The
+ * dates of two journals may be those of two clocks: which of its totals a child has told when cannot be read from them.
+ */
 const totalsOf = (child: Journal): ReadonlyArray<Total> => {
   const ledger = Ledger.empty(child[0]?.runId ?? "")
-  return child.map((event) => {
+  const after = child.map((event): Total => {
     Ledger.record(ledger, event)
-    return { at: event.at, usd: ledger.usd }
+    return { usd: ledger.usd, stopped: event.type === "run_stopped" }
   })
-}
-
-/** What the child may have told by then: dates are no finer than a millisecond, so it may be any total of the last one. */
-const possible = (totals: ReadonlyArray<Total>, at: string): ReadonlySet<number> => {
-  const before = totals.findLast((total) => total.at < at)
-  const now = totals.filter((total) => total.at === at)
-  return new Set([before?.usd ?? 0, ...now.map(({ usd }) => usd)])
+  return [{ usd: 0, stopped: false }, ...after]
 }
 
 /** The events by which a call says what its child has cost, with what it says. */
@@ -114,13 +112,20 @@ function* tellings(
 
 /** Costs that the children did not have, or have had and not told. */
 function* told(events: Journal, children: Children): Generator<Finding> {
-  const totals = new Map([...children].map(([callId, child]) => [callId, totalsOf(child)]))
+  const left = new Map([...children].map(([callId, child]) => [callId, totalsOf(child)]))
   for (const [event, usd] of tellings(events, children)) {
-    const { at, callId } = event
-    const costs = possible(totals.get(callId) ?? [], at)
-    if (costs.has(usd)) continue
-    const amounts = [...costs].map((amount) => `$${amount}`).join(" or ")
-    const is = children.has(callId) ? `it had cost ${amounts}` : "there is no such run"
+    const { callId } = event
+    const totals = left.get(callId)
+    // What has come to its end tells what it had cost then.
+    const atEnd = event.type === "tool_result" && event.disposition === "executed"
+    const place = totals?.findIndex((total) => total.usd === usd && (total.stopped || !atEnd)) ?? -1
+    if (totals !== undefined && place >= 0) {
+      // Whatever it tells next is a total that came no earlier.
+      left.set(callId, totals.slice(place))
+      continue
+    }
+    if (totals === undefined && usd === 0) continue
+    const is = totals === undefined ? "there is no such run" : `it has cost $${totals.at(-1)?.usd}`
     yield found(event, 6, `the run in call ${callId} is said to have cost $${usd}, and ${is}`)
   }
 }

@@ -50,7 +50,6 @@ export interface Operation {
 export interface Ledger {
   readonly runId: string
   next: number
-  at: string
   elapsedMs: number
   previous: RunEvent["type"] | undefined
   stopped: Of<"run_stopped"> | undefined
@@ -82,7 +81,6 @@ export interface Ledger {
 export const empty = (runId: string): Ledger => ({
   runId,
   next: 0,
-  at: "",
   elapsedMs: 0,
   previous: undefined,
   stopped: undefined,
@@ -337,7 +335,6 @@ export const record = (ledger: Ledger, event: RunEvent): void => {
     ledger.command = Math.max(ledger.command, event.command)
   step(ledger, event)
   ledger.next = event.seq + 1
-  ledger.at = event.at
   ledger.elapsedMs = Math.max(ledger.elapsedMs, event.elapsedMs)
   ledger.previous = event.type
 }
