@@ -21,18 +21,23 @@ const DeleteFile = Tool.make("delete_file", {
 
 export const LogTools = Toolkit.make(ReadFile, DeleteFile)
 
-export const files = new Map([["errors.log", "ERROR timeout: worker 7 timed out"]])
-
-export const LogToolsLive = LogTools.toLayer({
-  read_file: ({ path }) =>
-    Effect.gen(function* () {
-      const call = yield* CurrentCall.CurrentCall
-      yield* call.progress(`reading ${path}`)
-      yield* Effect.sleep("2 seconds")
-      return files.get(path) ?? (yield* ToolFailure.recoverable(`no such file: ${path}`))
-    }),
-  delete_file: ({ path }) => Effect.sync(() => (files.delete(path) ? `deleted ${path}` : `${path} was gone`))
-})
+// The world of the tools is made in the layer, so that each test has its own.
+export const LogToolsLive = LogTools.toLayer(
+  Effect.sync(() => {
+    const files = new Map([["errors.log", "ERROR timeout: worker 7 timed out"]])
+    return LogTools.of({
+      read_file: ({ path }) =>
+        Effect.gen(function* () {
+          const call = yield* CurrentCall.CurrentCall
+          yield* call.progress(`reading ${path}`)
+          yield* Effect.sleep("2 seconds")
+          return files.get(path) ?? (yield* ToolFailure.recoverable(`no such file: ${path}`))
+        }),
+      delete_file: ({ path }) =>
+        Effect.sync(() => (files.delete(path) ? `deleted ${path}` : `${path} was gone`))
+    })
+  })
+)
 
 export const analyst = Agent.make("log-analyst", {
   instructions: "Answer from the log files.",

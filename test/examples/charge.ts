@@ -1,9 +1,9 @@
 import { CurrentCall, ToolFailure, ToolPolicy } from "checkrein/tool"
-import { Effect, Schema } from "effect"
+import { Context, Effect, Layer, Schema } from "effect"
 import { Tool, Toolkit } from "effect/ai"
 
 /** Stands for a payment service that takes idempotency keys and can be asked about them. */
-export const payments = new Map<string, string>()
+export const Payments = Context.Reference("Payments", { defaultValue: () => new Map<string, string>() })
 
 const Charge = Tool.make("charge", {
   description: "Charges the customer of an order.",
@@ -14,7 +14,7 @@ const Charge = Tool.make("charge", {
 })
   .annotate(ToolPolicy.Timeout, "20 seconds")
   .annotate(ToolPolicy.Reconcile, ({ idempotencyKey }) =>
-    Effect.sync(() => {
+    Effect.map(Payments, (payments) => {
       const receipt = payments.get(idempotencyKey)
       return receipt === undefined ? ToolPolicy.didNotHappen : ToolPolicy.happened(receipt)
     })
@@ -30,8 +30,9 @@ export const BillingLive = Billing.toLayer({
       if (orderId === "closed") return yield* ToolFailure.permanent("this account is closed")
       if (orderId === "busy") return yield* ToolFailure.transient("the bank is busy", { notExecuted: true })
       yield* call.progress(`charging order ${orderId}`)
+      const payments = yield* Payments
       payments.set(call.idempotencyKey, `receipt for ${cents} cents`)
       if (orderId === "slow") yield* Effect.sleep("1 minute")
       return `receipt for ${cents} cents`
     })
-})
+}).pipe(Layer.merge(Layer.sync(Payments, () => new Map())))

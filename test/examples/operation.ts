@@ -1,9 +1,6 @@
 import { CurrentCall, Operation } from "checkrein/tool"
-import { Effect, Schema } from "effect"
+import { Clock, Effect, Schema } from "effect"
 import { Tool, Toolkit } from "effect/ai"
-
-/** Stands for a test service, whose tests take a while. */
-export const tests = new Map<string, "running" | "passed">()
 
 const StartTest = Tool.make("start_test", {
   description: "Starts a test of the export.",
@@ -19,18 +16,28 @@ const ObserveTest = Tool.make("observe_test", {
 
 export const Tests = Toolkit.make(StartTest, ObserveTest)
 
-export const TestsLive = Tests.toLayer({
-  start_test: ({ name }) =>
-    Effect.gen(function* () {
-      const call = yield* CurrentCall.CurrentCall
-      tests.set(call.idempotencyKey, "running")
-      yield* call.evidence({ kind: "source", name: "exports", digest: "revision 4f2a" })
-      return Operation.started({ id: call.idempotencyKey, observe: "observe_test", label: `test ${name}` })
-    }),
-  observe_test: ({ id }) =>
-    Effect.sync(() =>
-      tests.get(id) === "running"
-        ? Operation.running({ id })
-        : Operation.ended({ id, outcome: "succeeded", detail: "7 of 7 rows" })
-    )
-})
+export const TestsLive = Tests.toLayer(
+  Effect.sync(() => {
+    // Stands for a test service, whose tests take a minute.
+    const started = new Map<string, number>()
+    return Tests.of({
+      start_test: ({ name }) =>
+        Effect.gen(function* () {
+          const call = yield* CurrentCall.CurrentCall
+          started.set(call.idempotencyKey, yield* Clock.currentTimeMillis)
+          yield* call.evidence({ kind: "source", name: "exports", digest: "revision 4f2a" })
+          return Operation.started({
+            id: call.idempotencyKey,
+            observe: "observe_test",
+            label: `test ${name}`
+          })
+        }),
+      observe_test: ({ id }) =>
+        Effect.map(Clock.currentTimeMillis, (now) =>
+          now - (started.get(id) ?? now) < 60_000
+            ? Operation.running({ id })
+            : Operation.ended({ id, outcome: "succeeded", detail: "7 of 7 rows" })
+        )
+    })
+  })
+)

@@ -15,23 +15,28 @@ import * as Console from "effect/Console"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
+import { HttpRouter, HttpServer, HttpServerResponse } from "effect/http"
 import * as Layer from "effect/Layer"
+import * as Stream from "effect/Stream"
 import { TestClock } from "effect/testing"
 import { Agent, MemoryRunStore, PriceBook, RunStore } from "../../src/index.ts"
 import { Scripted, ScriptedServer } from "../../src/provider/index.ts"
+import { CrashKit, StoppingCases, StoppingReport } from "../../src/testing/index.ts"
 import { cli, parsed } from "../cli/support.ts"
-import { analyst, files, LogToolsLive } from "./analyst.ts"
+import { analyst, LogTools, LogToolsLive } from "./analyst.ts"
 import { cleanUp } from "./approval.ts"
 import { allAtOnce } from "./budget.ts"
-import { Billing, BillingLive, payments } from "./charge.ts"
+import { Billing, BillingLive, Payments } from "./charge.ts"
 import { inWords } from "./endings.ts"
 import { inFiveTurns } from "./handoff.ts"
 import { Host, serve } from "./host.ts"
+import { Routes } from "./http.ts"
 import { Store, Telemetry, Trace } from "./layers.ts"
-import { Tests, TestsLive, tests } from "./operation.ts"
+import { Tests, TestsLive } from "./operation.ts"
 import { since } from "./output.ts"
 import { goOn } from "./resume.ts"
 import { readme, root } from "./snippets.ts"
+import { sse } from "./sse.ts"
 import { stopAfterASecond } from "./stop.ts"
 import { watch } from "./stream.ts"
 import { report } from "./subAgent.ts"
@@ -158,19 +163,16 @@ describe("its examples", () => {
     )
   )
 
-  for (const [decision, said, left] of [
-    [Agent.approve(), "deleted errors.log", 0],
-    [Agent.approve({ args: { path: "old.log" } }), "old.log was gone", 1],
-    [Agent.reject("keep it"), "declined it: keep it", 1],
-    [Agent.reject(), "declined it. It did not run.", 1]
+  for (const [decision, said] of [
+    [Agent.approve(), "deleted errors.log"],
+    [Agent.approve({ args: { path: "old.log" } }), "old.log was gone"],
+    [Agent.reject("keep it"), "declined it: keep it"],
+    [Agent.reject(), "declined it. It did not run."]
   ] as const) {
     it.effect(`approval: ${JSON.stringify(decision)}`, () =>
       Effect.gen(function* () {
-        files.set("errors.log", "ERROR timeout")
         const { run } = yield* cleanUp(decision)
         expect(run.messages.find(({ role }) => role === "tool")?.content).toContain(said)
-        expect(files.size).toBe(left)
-        files.set("errors.log", "ERROR timeout: worker 7 timed out")
       }).pipe(
         Effect.provide(world(Scripted.call("delete_file", { path: "errors.log" }), Scripted.text("done")))
       )
@@ -329,30 +331,28 @@ describe("its examples", () => {
     )
   )
 
+  const idIn = ({ toolResults: [first = ""] }: Scripted.Transcript): unknown =>
+    /as operation (\S+)\. /.exec(first)?.[1]
+
   it.effect("work that goes on is started once, looked at, and ends", () =>
     Effect.gen(function* () {
       const tester = Agent.make("tester", { toolkit: Tests, limits: { usd: 1 } }).pipe(
         Agent.provide(TestsLive)
       )
-      const { output, run } = yield* Agent.run(tester, "Does the export work?", { runId: "r" })
+      const { output, run } = yield* passing(Agent.run(tester, "Does the export work?", { runId: "r" }))
       expect(output).toBe("It works.")
-      expect([...tests.values()]).toEqual(["passed"])
+      const started = (yield* (yield* RunStore.RunStore).read("r")).filter(
+        (event) => event.type === "tool_start" && event.tool === "start_test"
+      )
+      expect(started).toHaveLength(1)
       expect(run.operations).toMatchObject([{ label: "test export", ended: { outcome: "succeeded" } }])
     }).pipe(
       Effect.provide(
         world(
           Scripted.call("start_test", { name: "export" }),
           Scripted.call("start_test", { name: "export" }),
-          (transcript) => {
-            const [id = ""] = tests.keys()
-            if (transcript.turn === 3) tests.set(id, "passed")
-            return Scripted.call("observe_test", { id })
-          },
-          () => {
-            const [id = ""] = tests.keys()
-            tests.set(id, "passed")
-            return Scripted.call("observe_test", { id })
-          },
+          (transcript) => Scripted.call("observe_test", { id: idIn(transcript) }),
+          (transcript) => Scripted.call("observe_test", { id: idIn(transcript) }, { latency: "1 minute" }),
           Scripted.text("It works.")
         )
       )
@@ -361,20 +361,140 @@ describe("its examples", () => {
 
   it.effect("a host starts, has a person decide, and goes on", () =>
     Effect.gen(function* () {
-      files.set("errors.log", "ERROR timeout")
       const summary = yield* serve.pipe(Effect.scoped, Effect.provide(Host))
       expect(summary).toMatchObject({ runId: "ticket-7", status: "completed" })
-      expect(files.size).toBe(0)
-      files.set("errors.log", "ERROR timeout: worker 7 timed out")
+      const { state } = yield* RunStore.load("ticket-7")
+      expect(state.messages.find(({ role }) => role === "tool")?.content).toBe("deleted errors.log")
     }).pipe(
       Effect.provide(world(Scripted.call("delete_file", { path: "errors.log" }), Scripted.text("done")))
     )
   )
 
+  const bodyOf = (response: HttpServerResponse.HttpServerResponse) =>
+    Effect.promise(() => HttpServerResponse.toWeb(response).text())
+
+  it.effect("server-sent events: all of them, and then what the run has failed with", () =>
+    Effect.gen(function* () {
+      const context = yield* Effect.context<RunStore.RunStore | Agent.Services<typeof analyst>>()
+      const asked = (runId: string) =>
+        bodyOf(sse(Stream.provideContext(Agent.stream(analyst, "Free some space.", { runId }), context)))
+      const body = yield* asked("r")
+      expect(body).toMatch(/^id: 0\ndata: \{"v":1,/)
+      expect(body).toMatch(/"type":"run_stopped","status":"interrupted"/)
+      expect(body).toMatch(/\n\nevent: ended\ndata: "run r stopped: [^\n]*"\n\n$/)
+
+      const [call] = (yield* (yield* RunStore.RunStore).summary("r")).approvals
+      if (call !== undefined) yield* Agent.decide(call, Agent.reject())
+      expect(yield* asked("r")).toMatch(/"type":"run_stopped","status":"completed"[^\n]*\n\n$/)
+    }).pipe(Effect.provide(world(deletion, Scripted.text("done"))))
+  )
+
+  it.live("a host behind HTTP: start, status, a verdict, events from where they were left, cancel", () =>
+    Effect.gen(function* () {
+      const asked: Array<string> = []
+      const script = Scripted.make("m", (turn, { task }) => {
+        asked.push(task)
+        if (task === "slow") return Scripted.text("late", { latency: "1 hour" })
+        return turn === 0 ? deletion : Scripted.text("done")
+      })
+      const usage = { promptTokens: 100, completionTokens: 10 }
+      const app = HttpRouter.toWebHandler(
+        Routes.pipe(
+          Layer.provide(Host),
+          Layer.provide([LogToolsLive, Scripted.layer(script, { usage }), MemoryRunStore.layer]),
+          Layer.provide(PriceBook.layer({ m: { input: 2, output: 12 } })),
+          Layer.provide(HttpServer.layerServices)
+        ),
+        { disableLogger: true }
+      )
+      yield* Effect.addFinalizer(() => Effect.promise(() => app.dispose()))
+      yield* Effect.promise(async () => {
+        const send = async (
+          method: string,
+          path: string,
+          body?: string,
+          headers: Record<string, string> = {}
+        ) => {
+          const init = { method, headers, ...(body === undefined ? undefined : { body }) }
+          const response = await app.handler(new Request(`http://host/runs/${path}`, init))
+          return [response.status, await response.text()] as const
+        }
+        const status = async (path: string) => JSON.parse((await send("GET", path))[1])
+        const seen = (text: string) => [...text.matchAll(/^id: (\d+)$/gm)].map(([, id]) => Number(id))
+
+        expect((await send("GET", "nothing"))[0]).toBe(404)
+        expect((await send("GET", "nothing/events"))[0]).toBe(404)
+        expect(await send("POST", "a", "Free some space.")).toEqual([202, '{"runId":"acme:a"}'])
+        const [, first] = await send("GET", "a/events")
+        expect(first).toMatch(/"type":"run_stopped","status":"interrupted"/)
+        expect((await send("POST", "a", "slow"))[0]).toBe(202)
+
+        const [{ argsDigest, callId }] = (await status("a")).approvals
+        const wrong = JSON.stringify({ callId, argsDigest: "another", approve: true })
+        expect((await send("POST", "a/verdict", wrong))[0]).toBe(409)
+        expect((await send("POST", "a/verdict", "{}"))[0]).toBe(400)
+        const verdict = JSON.stringify({ callId, argsDigest, approve: true })
+        expect((await send("POST", "a/verdict", verdict))[0]).toBe(202)
+        const last = String(seen(first).at(-1))
+        const [, rest] = await send("GET", "a/events", undefined, { "last-event-id": last })
+        expect(seen(rest)[0]).toBe(Number(last) + 1)
+        expect(rest).toMatch(/"type":"run_stopped","status":"completed"/)
+        expect((await send("POST", "a/verdict", verdict))[0]).toBe(409)
+        expect(asked).not.toContain("slow")
+
+        await send("POST", "b", "slow")
+        expect((await send("DELETE", "b"))[0]).toBe(202)
+        expect((await send("GET", "b/events"))[1]).toMatch(/"reason":"cancelled","detail":"the user"/)
+      })
+    }).pipe(Effect.scoped)
+  )
+
+  it.effect("its agents keep their promises wherever they are stopped", () =>
+    Effect.gen(function* () {
+      const lines = (...replies: ReadonlyArray<Scripted.Line>) => Layer.merge(model(...replies), prices)
+      const reports = [
+        yield* CrashKit.check({
+          agent: analyst,
+          input: "Free some space.",
+          layer: Layer.merge(LogToolsLive, lines(read, deletion, Scripted.text("done"))),
+          silent: ["delete_file"],
+          ways: ["crash"]
+        }),
+        yield* CrashKit.check({
+          agent: Agent.make("shop", { toolkit: Billing }),
+          input: "Charge it.",
+          layer: Layer.merge(
+            BillingLive,
+            lines(Scripted.call("charge", { orderId: "a", cents: 500 }), Scripted.text("done"))
+          ),
+          silent: ["charge"],
+          ways: ["crash"]
+        })
+      ]
+      for (const { broken, visits } of reports) {
+        expect(broken).toEqual([])
+        expect(visits.length).toBeGreaterThan(5)
+      }
+    })
+  )
+
+  it.effect("the stopping cases can be put to its analyst, without a price", () =>
+    Effect.gen(function* () {
+      const cases = StoppingCases.all({
+        look: (nth) => Scripted.call("read_file", { path: `${nth}.log` }),
+        tools: (find) => LogTools.toLayer({ read_file: () => find, delete_file: () => Effect.succeed("") }),
+        permitted: ["read_file"]
+      })
+      const { problems, totals } = yield* StoppingReport.run(analyst, cases)
+      expect(problems).toEqual([])
+      expect(totals).toMatchObject({ succeeded: 2, unfinished: 2 })
+    }).pipe(Effect.provide(MemoryRunStore.layer))
+  )
+
   describe("a safe tool", () => {
-    const shop = Agent.make("shop", { toolkit: Billing, limits: { usd: 1 } }).pipe(Agent.provide(BillingLive))
+    const shop = Agent.make("shop", { toolkit: Billing, limits: { usd: 1 } })
     const charging = (orderId: string, cents: number) =>
-      world(Scripted.call("charge", { orderId, cents }), Scripted.text("done"))
+      Layer.merge(BillingLive, world(Scripted.call("charge", { orderId, cents }), Scripted.text("done")))
     const told = Effect.map(Agent.run(shop, "charge it", { runId: "r" }), ({ run }) =>
       run.messages.find(({ role }) => role === "tool")
     )
@@ -385,7 +505,6 @@ describe("its examples", () => {
 
     it.effect("a payment that a Stop cut off is looked up, and happens once", () =>
       Effect.gen(function* () {
-        payments.clear()
         const fiber = yield* Effect.forkChild(told)
         yield* TestClock.adjust("1 second")
         yield* Fiber.interruptAs(fiber, undefined, Context.make(Agent.CancelReason, "deploy"))
@@ -394,15 +513,14 @@ describe("its examples", () => {
           ok: true,
           content: "receipt for 500 cents"
         })
-        expect([payments.size, (yield* attempts).length]).toEqual([1, 1])
+        expect([(yield* Payments).size, (yield* attempts).length]).toEqual([1, 1])
       }).pipe(Effect.provide(charging("slow", 500)))
     )
 
     it.effect("so is one that its time limit cut off", () =>
       Effect.gen(function* () {
-        payments.clear()
         expect(yield* passing(told)).toMatchObject({ ok: true, content: "receipt for 500 cents" })
-        expect([payments.size, (yield* attempts).length]).toEqual([1, 1])
+        expect([(yield* Payments).size, (yield* attempts).length]).toEqual([1, 1])
       }).pipe(Effect.provide(charging("slow", 500)))
     )
 

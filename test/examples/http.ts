@@ -1,0 +1,73 @@
+import { createServer } from "node:http"
+import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
+import { Agent, RunHost } from "checkrein"
+import { Effect, Layer, Schema } from "effect"
+import { HttpRouter, HttpServerRequest, HttpServerResponse } from "effect/http"
+import { analyst } from "./analyst.ts"
+import { Host } from "./host.ts"
+import { sse } from "./sse.ts"
+
+const json = (body: unknown, status = 200) => HttpServerResponse.jsonUnsafe(body, { status })
+const statuses: Record<string, number> = { RunNotFound: 404, CallNotPending: 409, SchemaError: 400 }
+
+type Failed = Error & { readonly _tag: string }
+type Answer<E> = Effect.Effect<HttpServerResponse.HttpServerResponse, E, HttpServerRequest.HttpServerRequest>
+
+const Verdict = Schema.Struct({ callId: Schema.String, argsDigest: Schema.String, approve: Schema.Boolean })
+
+export const Routes = HttpRouter.use((router) =>
+  Effect.gen(function* () {
+    const host = yield* RunHost.RunHost
+    const route = <E extends Failed>(
+      method: "GET" | "POST" | "DELETE",
+      path: string,
+      answer: (runId: string) => Answer<E>
+    ) =>
+      router.add(
+        method,
+        `/runs/:id${path}`,
+        // Whoever knows an id gets its run: the tenant in it comes from your authentication, not from the client.
+        Effect.flatMap(HttpRouter.params, ({ id }) => answer(`acme:${id}`)).pipe(
+          Effect.catch(({ _tag, message }) => Effect.succeed(json({ error: message }, statuses[_tag] ?? 503)))
+        )
+      )
+
+    // A second question under the same id is ignored: the answer is to the first.
+    yield* route("POST", "", (runId) =>
+      Effect.gen(function* () {
+        const question = yield* (yield* HttpServerRequest.HttpServerRequest).text
+        yield* host.start(analyst.name, question, { runId, tags: ["acme"] })
+        return json({ runId }, 202)
+      })
+    )
+    yield* route("GET", "", (runId) => Effect.map(host.status(runId), (run) => json(run)))
+    yield* route("POST", "/verdict", (runId) =>
+      Effect.gen(function* () {
+        const { approve, ...seen } = yield* HttpServerRequest.schemaBodyJson(Verdict)
+        // A call may be one of a sub-agent, whose run has an id of its own.
+        const call = (yield* host.status(runId)).approvals.find(({ callId }) => callId === seen.callId)
+        const decision = approve ? Agent.approve() : Agent.reject()
+        yield* host.decide({ runId: call?.runId ?? runId, ...seen }, decision, { by: "ann" })
+        yield* host.resume(runId)
+        return json({ runId }, 202)
+      })
+    )
+    yield* route("DELETE", "", (runId) => Effect.as(host.cancel(runId, "the user"), json({ runId }, 202)))
+    // It ends when the run stops; an EventSource comes back with the number of the last event that it has seen.
+    yield* route("GET", "/events", (runId) =>
+      Effect.gen(function* () {
+        const { headers } = yield* HttpServerRequest.HttpServerRequest
+        const last = Number.parseInt(headers["last-event-id"] ?? "", 10)
+        // Not found has to be said before the response begins.
+        yield* host.status(runId)
+        return sse(host.attach(runId, Number.isNaN(last) ? 0 : last + 1))
+      })
+    )
+  })
+)
+
+// NodeRuntime.runMain(Layer.launch(…)) of this, with what Host needs: on SIGTERM the server closes, then the host.
+export const Server = HttpRouter.serve(Routes).pipe(
+  Layer.provide(Host),
+  Layer.provide(NodeHttpServer.layer(createServer, { port: 3000, gracefulShutdownTimeout: "1 second" }))
+)
