@@ -255,7 +255,8 @@ export const run = <A, E, R>(
  * stopped for, or else is said to the model.
  *
  * Fails with `RunNotFound` for an unknown id, with `AgentMismatch` for a run of another agent, and with `RunBusy`
- * while somebody else drives it.
+ * while somebody else drives it: after the death of a process until its lease has ended, 15 seconds at most unless
+ * `RunStore.LeaseTime` says otherwise. Try again then, or leave it to `recover` of a `RunHost`.
  *
  * @example
  * ```ts
@@ -320,8 +321,9 @@ export const cancel: (
 
 /**
  * Runs an agent and streams what happens: the stored events, the model's text as it is written, and the progress of
- * tools. The stream owns the run: whoever stops reading cancels it. It fails as `run` does, and ends after
- * `run_stopped` when the run completed.
+ * tools. The stream owns the run: whoever stops reading cancels it. After `run_stopped` it ends when the run completed, and
+ * else fails as `run` does. A server that answers with it has to end it there (`Stream.catch(() => Stream.empty)` or the
+ * like): a response that fails is cut off, with events that it had not sent yet.
  *
  * @example
  * ```ts

@@ -80,7 +80,7 @@ export class RunHost extends Context.Service<
   {
     /**
      * Stores a run of an agent and has it driven; yields its id as soon as the run is stored, which a crash does not undo.
-     * The same `runId` again starts nothing. Whoever wants to see it through goes on with `attach` or `ended`.
+     * The same `runId` again starts nothing, and its input is ignored. Whoever wants to see it through goes on with `attach` or `ended`.
      */
     readonly start: (
       agent: string,
@@ -88,8 +88,9 @@ export class RunHost extends Context.Service<
       options?: Agent.RunOptions
     ) => Effect.Effect<string, Failure>
     /**
-     * The events of a run from number `from` (default 0) on, up to its next stop. It only watches: whoever stops reading
-     * stops nothing, and the run may be driven anywhere.
+     * The events of a run from number `from` (default 0) on. It ends with the first `run_stopped` at or after `from`: after
+     * a resume call it again with the `seq` of that event + 1, which for server-sent events is the `Last-Event-ID` + 1. It
+     * only watches: whoever stops reading stops nothing, and the run may be driven anywhere.
      */
     readonly attach: (runId: string, from?: number) => Stream.Stream<RunEvent, RunNotFound | RunStoreError>
     /** Waits until nobody drives a run any more, nor is about to here, and says how it stands. */
@@ -128,7 +129,8 @@ export class RunHost extends Context.Service<
     readonly list: (options?: ListOptions) => Effect.Effect<ReadonlyArray<RunSummary>, RunStoreError>
     /**
      * Takes over the runs of this host's agents that nobody drives although they have not stopped: what a process left
-     * that has died. Yields their ids.
+     * that has died, as soon as its lease has ended. Yields their ids. A run that has stopped is left alone, whatever was
+     * decided about its calls meanwhile: whoever decides also calls `resume`.
      */
     readonly recover: Effect.Effect<ReadonlyArray<string>, RunStoreError>
   }

@@ -42,8 +42,17 @@ import * as Session from "./Session.ts"
 
 /** What a run is asked, and how. */
 export interface RunOptions {
+  /**
+   * The id of the run, by default a new one. An id that is stored already starts nothing: its run is taken up, and the
+   * input given now is ignored. Whoever knows an id gets its answer, so put the tenant that you have authenticated in it.
+   */
   readonly runId?: string | undefined
+  /** Limits over those of the agent; those that are not named stay. */
   readonly limits?: LimitsInput | undefined
+  /**
+   * The id of a completed run, whose transcript this one begins with: a follow-up, with limits of its own. Fails with
+   * `AgentMismatch` if that run has not completed.
+   */
   readonly after?: string | undefined
   /** What runs are listed and deleted by, such as a tenant. They stay as the run was started with. */
   readonly tags?: ReadonlyArray<string> | undefined
@@ -51,8 +60,11 @@ export interface RunOptions {
 
 /** How a stopped run is taken up again. */
 export interface ResumeOptions {
+  /** Limits over those that the run has; those that are not named stay, and what was used stays used. */
   readonly limits?: LimitsInput | undefined
+  /** The answer to the question that the run has stopped for, or else something that is said to the model. */
   readonly message?: string | undefined
+  /** Takes up a run that has failed too, once its cause is mended. Default: it fails again with the same. */
   readonly force?: boolean | undefined
 }
 

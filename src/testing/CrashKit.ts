@@ -102,6 +102,9 @@ export interface Options<RO, LE, RI, SE> extends Subject.Options<RO, LE, RI> {
  * as `observed`: of its effect nobody knows whether it takes place once. It tells, or it is a `Tool.Readonly` one, or it
  * is named in `silent`. The tools of a sub-agent tell for it.
  *
+ * A result in which a tool tells its idempotency key, or an id made of it, is another one after a lost model call: the
+ * turn is in the key. That is reported as `transcript`.
+ *
  * Fails only if the layer or the store cannot be had.
  *
  * @example
