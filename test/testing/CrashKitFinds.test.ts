@@ -362,6 +362,59 @@ describe("a store, after its driver was stopped,", { timeout: patience }, () => 
   )
 })
 
+describe("a world", { timeout: patience }, () => {
+  const tools = Toolkit.make(Work)
+  const worker = Agent.make("worker", { toolkit: tools, limits: { turns: 5 } })
+  const working = (log: Array<string>) => ({
+    work: () => Effect.as(CrashKit.happened("worked"), `worked ${log.push("work")} times`)
+  })
+
+  it.effect("that is kept outside of the layer is named as what may be wrong", () =>
+    Effect.gen(function* () {
+      const outside = tools.toLayer(working([]))
+      const { broken, visits } = yield* CrashKit.check({
+        agent: worker,
+        input: "Work.",
+        layer: Layer.merge(outside, model([Scripted.call("work"), done]))
+      })
+      expect(visits).toEqual([])
+      expect(broken).toMatchObject([
+        {
+          promise: "repeatable",
+          problem: expect.stringMatching(
+            /^it does not do the same .*\(is there state outside of `layer`\?\)$/
+          )
+        }
+      ])
+      const log: Array<string> = []
+      const second = yield* CrashKit.check({
+        agent: worker,
+        input: "Work.",
+        layer: Layer.merge(
+          tools.toLayer(working(log)),
+          model(() => (log.length > 0 ? done : Scripted.call("work")))
+        )
+      })
+      expect(second.broken.map(({ problem }) => problem)).toContain(
+        "work was never started (is there state outside of `layer`?)"
+      )
+    })
+  )
+
+  it.effect("that is made in the layer is as new in each run", () =>
+    Effect.gen(function* () {
+      const inside = tools.toLayer(Effect.sync(() => tools.of(working([]))))
+      const { broken } = yield* CrashKit.check({
+        agent: worker,
+        input: "Work.",
+        layer: Layer.merge(inside, model([Scripted.call("work"), done])),
+        only: ({ point }) => point === "before tool"
+      })
+      expect(broken).toEqual([])
+    })
+  )
+})
+
 describe("a model", { timeout: patience }, () => {
   it.effect("that answers something else each time proves nothing, and is named", () =>
     Effect.gen(function* () {
