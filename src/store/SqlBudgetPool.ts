@@ -259,7 +259,8 @@ export const make = (
 /**
  * A pool on your `SqlClient`, which many processes may open by the same name.
  *
- * What was used of it stays used; other limits than before replace those before, for everybody.
+ * What was used of it stays used; other limits than before replace those before, for everybody. A pool has no period: for
+ * a budget of a month, put the month into its name.
  *
  * @example
  * ```ts

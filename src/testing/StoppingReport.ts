@@ -58,7 +58,10 @@ export { Fault, Problem } from "./stopping/Watch.ts"
 export interface Case<A, RO = never, LE = never, RI = never> {
   readonly name: string
   readonly input: string | ReadonlyArray<Message>
-  /** The world of this case, made anew for it: the model, the handlers of the tools, and whatever else the agent needs. */
+  /**
+   * The world of this case, made anew for it: the model, the handlers of the tools, and whatever else the agent needs. If
+   * that has a limit of money, the model needs a price: `PriceBook.layer({ [name]: { input: 0, output: 0 } })` for a script.
+   */
   readonly layer: Layer.Layer<RO, LE, RI>
   /**
    * Whether a completed run has come to what was asked for. It is not asked about a run that ended short of an answer:

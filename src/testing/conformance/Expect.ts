@@ -31,32 +31,45 @@ const difference = (actual: unknown, expected: unknown, path = ""): readonly [st
   return [path, actual, expected]
 }
 
+interface Compared {
+  readonly actual: unknown
+  readonly expected: unknown
+  /** Who was called by a case to compare the two: where that stands is where the error comes from. */
+  readonly by?: typeof same
+}
+
 /** What a case has found. A test runner that knows `actual` and `expected` shows where they differ. */
 class Unexpected extends Error {
   override readonly name = "Unexpected"
   readonly actual: unknown
   readonly expected: unknown
-  constructor(message: string, actual?: unknown, expected?: unknown) {
+  constructor(message: string, { actual, by, expected }: Compared) {
     super(message)
     this.actual = actual
     this.expected = expected
+    if (by === undefined) this.stack = `${this.name}: ${message}`
+    else Error.captureStackTrace(this, by)
   }
 }
 
-/** Fails unless the two are equal, whatever they are. */
-export const same = (actual: unknown, expected: unknown): void => {
+const compare = (actual: unknown, expected: unknown, by: typeof same): void => {
   if (isDeepStrictEqual(actual, expected)) return
   const values = [actual, expected].map((value) => (value instanceof Set ? [...value] : value))
   const isShort = values.every((value) => shown(value).length <= shortest)
   const [path, is, was] = isShort ? ["", ...values] : difference(actual, expected)
   const where = path === "" ? "" : `at ${path}: `
-  throw new Unexpected(`${where}expected ${shown(was)}, and ${shown(is)} came`, actual, expected)
+  const message = `${where}expected ${shown(was)}, and ${shown(is)} came`
+  throw new Unexpected(message, { actual, expected, by })
 }
+
+/** Fails unless the two are equal, whatever they are. */
+export const same = (actual: unknown, expected: unknown): void => compare(actual, expected, same)
 
 const asJson = (value: unknown): unknown => (value === undefined ? value : JSON.parse(JSON.stringify(value)))
 
 /** Fails unless the two are the same JSON, in whatever order their fields are. */
-export const sameJson = (actual: unknown, expected: unknown): void => same(asJson(actual), asJson(expected))
+export const sameJson = (actual: unknown, expected: unknown): void =>
+  compare(asJson(actual), asJson(expected), sameJson)
 
 /** How something fails that must not succeed. */
 export const failureOf = <A, E, R>(
@@ -65,10 +78,10 @@ export const failureOf = <A, E, R>(
 ): Effect.Effect<E, never, R> =>
   Effect.matchEffect(effect, {
     onFailure: (error) => Effect.succeed(error),
-    onSuccess: (value) =>
-      Effect.die(
-        new Unexpected(`expected ${expected}, and it succeeded with ${shown(value)}`, value, expected)
-      )
+    onSuccess: (value) => {
+      const message = `expected ${expected}, and it succeeded with ${shown(value)}`
+      return Effect.die(new Unexpected(message, { actual: value, expected }))
+    }
   })
 
 /** Fails with the smallest input for which something does not hold. */
@@ -82,13 +95,14 @@ export const forAll = <A, E, R>(
       Effect.catchCause(Effect.as(holds(input), true), (cause) => Effect.fail(problemOf(cause)))
     )
     if (result._tag === "Passed") return
-    if (result._tag !== "Falsified" || result.failure._tag === "ReturnedFalse") {
-      throw new Unexpected(Arbitrary.formatCheckFailure(result) ?? "")
-    }
-    throw new Unexpected(`${result.failure.error}; with the input ${shown(result.shrunkInput)}`)
+    const isFalsified = result._tag === "Falsified" && result.failure._tag === "PropertyError"
+    const message = isFalsified
+      ? `${result.failure.error}; with the input ${shown(result.shrunkInput)}`
+      : (Arbitrary.formatCheckFailure(result) ?? "")
+    return yield* Effect.die(new Unexpected(message, { actual: undefined, expected: undefined }))
   })
 
-const isElsewhere = /[/\\]node_modules[/\\]effect[/\\]|\(node:|Expect\.ts/
+const isElsewhere = /[/\\]node_modules[/\\]effect[/\\]|\(node:/
 
 /** Where an error comes from, if that is of use: a case, or a store. */
 const placeOf = ({ stack = "" }: Error): string => {
