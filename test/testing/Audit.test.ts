@@ -55,6 +55,26 @@ describe("a journal that keeps the laws", () => {
     expect(Audit.audit(events, { graceMs: 0 })).toEqual([])
   })
 
+  it("may answer a call from memory whose arguments a person has made those of another", () => {
+    const approved = (asked: typeof secret) => [
+      ask(asked),
+      decided(asked, "approved", { args: edited, argsDigest: digestOf(edited) })
+    ]
+    const again = call(tools.readSecret, "c9", { path: "another" })
+    const content = "With other arguments: the secret"
+    const events = written([
+      begun,
+      ...turn(1, [secret]),
+      ...approved(secret),
+      start({ ...secret, args: edited }),
+      result(secret, { content }),
+      ...turn(2, [again]),
+      ...approved(again),
+      result(again, { disposition: "cached", content })
+    ])
+    expect(Audit.audit(events)).toEqual([])
+  })
+
   it("may have no event at all", () => {
     expect(Audit.audit([])).toEqual([])
   })

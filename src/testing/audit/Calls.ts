@@ -142,8 +142,11 @@ function* executed(call: Call, { content, digest }: Of<"tool_result">): Generato
 
 function* cached(before: Ledger, call: Call, { content, ok }: Of<"tool_result">): Generator<Problem> {
   yield* unstarted(call, "cached")
-  const known = before.brought.get(sameCall(call.tool, call.planned.argsDigest))
   const { argsDigest } = executable(call)
+  // With other arguments than the model asked for it is a call of those, too.
+  const isKnown = [call.planned.argsDigest, argsDigest].some((digest) =>
+    before.brought.get(sameCall(call.tool, digest))?.has(Digest.ofText(content))
+  )
   // Work that goes on is not started again: the call is answered with the name of its operation.
   const goesOn = [...before.operations.values()].some(
     ({ ended, started }) =>
@@ -152,7 +155,7 @@ function* cached(before: Ledger, call: Call, { content, ok }: Of<"tool_result">)
       started.argsDigest === argsDigest &&
       content.includes(started.operationId)
   )
-  if (!ok || (!goesOn && known?.has(Digest.ofText(content)) !== true)) {
+  if (!ok || (!goesOn && !isKnown)) {
     yield broken(3, `${nameOf(call)} is answered with a result that this call has never brought`)
   }
 }
