@@ -483,8 +483,10 @@ describe("resume", () => {
       const w = yield* world([call("list_files"), text("done")])
       yield* w.in(Agent.outcome(Agent.run(agent, "go", { runId: "r", limits: { turns: 1 } })))
       const before = yield* w.journal()
-      const error = yield* w.in(Effect.flip(Agent.resume(agent, "r", { limits: { turns: -3 } })))
-      assert.strictEqual(error._tag, "InvalidLimits")
+      for (const limits of [{ turns: -3 }, JSON.parse("null") as Limits.LimitsInput]) {
+        const error = yield* w.in(Effect.flip(Agent.resume(agent, "r", { limits })))
+        assert.strictEqual(error._tag, "InvalidLimits")
+      }
       assert.deepStrictEqual(yield* w.journal(), before)
     })
   )

@@ -171,8 +171,9 @@ const changedLimits = Effect.fnUntraced(function* (
     const changed = Allowances.renew(state, yield* limitsOf(definition), allowance)
     return JSON.stringify(changed) === JSON.stringify(state.limits) ? undefined : changed
   }
-  if (limits === undefined || Object.keys(limits).length === 0) return undefined
-  return yield* Effect.fromResult(fromInput(override(toInput(state.limits), limits)))
+  if (limits === undefined) return undefined
+  const changed = yield* Effect.fromResult(fromInput(override(toInput(state.limits), limits)))
+  return Object.keys(limits).length === 0 ? undefined : changed
 })
 
 /** A run to take up. */

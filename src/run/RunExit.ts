@@ -50,7 +50,10 @@ export class MaxTurnsExceeded extends Schema.TaggedError<MaxTurnsExceeded>()("Ma
   }
 }
 
-/** Money (USD), tokens, tool calls or time (ms) ran out. Resume with a higher limit. */
+/**
+ * Money (USD), tokens, tool calls or time (ms) ran out. Resume with a higher limit, or, if a shared budget was used up
+ * (`run.exhausted.pool`), once that has more.
+ */
 export class BudgetExceeded extends Schema.TaggedError<BudgetExceeded>()("BudgetExceeded", {
   ...run,
   resource: Limits.Resource,
