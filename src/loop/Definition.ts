@@ -97,12 +97,25 @@ export const readOutput = (
   )
 }
 
+// Reading limits takes as long as a tenth of a turn, and most runs have those of their agent.
+const read = new WeakMap<Definition, ReturnType<typeof Limits.fromInput>>()
+
+const ownLimits = (definition: Definition) => {
+  const known = read.get(definition)
+  if (known !== undefined) return known
+  const limits = Limits.fromInput(definition.limits)
+  read.set(definition, limits)
+  return limits
+}
+
 /** The limits of a run: the agent's, and on top of them those given for the run. */
 export const limitsOf = (
   definition: Definition,
-  over: Limits.LimitsInput = {}
+  over?: Limits.LimitsInput
 ): Effect.Effect<Limits.Limits, Limits.InvalidLimits> =>
-  Effect.fromResult(Limits.fromInput(Limits.override(definition.limits, over)))
+  Effect.fromResult(
+    over === undefined ? ownLimits(definition) : Limits.fromInput(Limits.override(definition.limits, over))
+  )
 
 /** The name of the model that is in force here, if the provider tells it. */
 const modelHere = Effect.map(Effect.serviceOption(Model.ModelName), Option.getOrUndefined)

@@ -5,7 +5,6 @@
 import { CurrentSpanTransformer } from "effect/ai/Telemetry"
 import * as Effect from "effect/Effect"
 import * as Spans from "../observe/Spans.ts"
-import * as Fold from "../run/Fold.ts"
 import type { Limits } from "../run/Limits.ts"
 import type { Message } from "../run/Message.ts"
 import type { Body, LiveEvent, Parent } from "../run/RunEvent.ts"
@@ -85,14 +84,14 @@ export const start = Effect.fnUntraced(function* (
 ) {
   const journal = yield* begin(job, start, lease, watcher)
   yield* drive(job, journal, start.parent)
-  return Fold.snapshot(journal.state())
+  return journal.state()
 })
 
 /** Stores a run that somebody drives later. The caller knows that it does not exist yet. */
 export const create = Effect.fnUntraced(function* (job: Job, start: Start, lease: Lease) {
   const journal = yield* begin(job, start, lease, undefined)
   yield* journal.commit()
-  return Fold.snapshot(journal.state())
+  return journal.state()
 })
 
 /** The person's message as the events it stands for: the answer to a question, or a message. */
@@ -158,8 +157,8 @@ export const resume = Effect.fnUntraced(function* (
   const cancel = commands.find(({ command, id }) => command.type === "cancel" && id > since)
   if (cancel?.command.type === "cancel") {
     yield* journal.commit(Loop.stopped(journal, Inbox.cancelledFor(cancel.command.reason)))
-    return Fold.snapshot(journal.state())
+    return journal.state()
   }
   yield* drive(job, journal, state.parent)
-  return Fold.snapshot(journal.state())
+  return journal.state()
 })

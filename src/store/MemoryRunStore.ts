@@ -25,9 +25,11 @@ const isBefore = (a: Position, b: Position): boolean =>
 /** How many runs started before this position; `runs` is sorted, oldest first. */
 const countBefore = (runs: ReadonlyArray<Stored>, position: Position): number => {
   let high = runs.length
-  const last = runs[high - 1]
-  // Of a run that begins now, nearly always.
-  if (last === undefined || isBefore(last.summary, position)) return high
+  // A run that begins now comes last, or among the few that begin in this millisecond.
+  for (const nearby = Math.max(0, high - 8); high > nearby; high--) {
+    const run = runs[high - 1]
+    if (run === undefined || isBefore(run.summary, position)) return high
+  }
   let low = 0
   while (low < high) {
     const middle = (low + high) >>> 1
