@@ -9,7 +9,7 @@ import * as Layer from "effect/Layer"
 import * as ManagedRuntime from "effect/ManagedRuntime"
 import { Agent, MemoryRunStore } from "../../src/index.ts"
 import { ChatCompletions } from "../../src/provider/index.ts"
-import { median, milliseconds } from "./measure.ts"
+import { inBlocks, median } from "./measure.ts"
 import * as Workload from "./workload.ts"
 
 interface Reply {
@@ -67,21 +67,16 @@ export const overHttp = async (rounds: number) => {
     )
   )
   try {
-    const byHand: Array<number> = []
-    const ours: Array<number> = []
-    for (let round = 0; round < rounds; round++) {
-      const a = await milliseconds(() => bare(baseUrl))
-      const b = await milliseconds(() =>
+    const loops = {
+      byHand: () => bare(baseUrl),
+      ours: () =>
         runtime.runPromise(
           Agent.run(Workload.analyst, Workload.task, {
             limits: { usd: Number.POSITIVE_INFINITY, time: "1 hour" }
           })
         )
-      )
-      if (round < rounds / 3) continue
-      byHand.push(a)
-      ours.push(b)
     }
+    const { byHand, ours } = await inBlocks(loops, rounds)
     return { bare: median(byHand), checkrein: median(ours), ratio: median(ours) / median(byHand) }
   } finally {
     server.kill()

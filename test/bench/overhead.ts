@@ -7,7 +7,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as ManagedRuntime from "effect/ManagedRuntime"
 import { Agent, MemoryRunStore } from "../../src/index.ts"
-import { median, milliseconds } from "./measure.ts"
+import { inBlocks, median } from "./measure.ts"
 import * as Workload from "./workload.ts"
 
 /** What a hand-written loop does: keep the messages, ask, call, append. */
@@ -43,22 +43,16 @@ export const overhead = async (turns: number, rounds: number) => {
     Workload.prices,
     MemoryRunStore.layer
   )
-  const runtime = ManagedRuntime.make(layer)
+  // A model of effect keeps the decoder of the last request's tools: loops that shared one would make it anew in turns.
+  const runtimes = { chat: ManagedRuntime.make(Layer.fresh(layer)), checkrein: ManagedRuntime.make(layer) }
   try {
     const loops = {
       bare: () => bare(turns),
-      chat: () => runtime.runPromise(chat),
-      checkrein: () => runtime.runPromise(Agent.run(Workload.analyst, Workload.task))
+      chat: () => runtimes.chat.runPromise(chat),
+      checkrein: () => runtimes.checkrein.runPromise(Agent.run(Workload.analyst, Workload.task))
     }
-    const samples = { bare: [0], chat: [0], checkrein: [0] }
-    for (let round = 0; round < rounds; round++) {
-      for (const name of ["bare", "chat", "checkrein"] as const) {
-        const ms = await milliseconds(loops[name])
-        // The first third warms the compiler up.
-        if (round >= rounds / 3) samples[name].push(ms)
-      }
-    }
-    const perTurn = (name: keyof typeof samples) => (median(samples[name].slice(1)) * 1_000) / turns
+    const samples = await inBlocks(loops, rounds)
+    const perTurn = (name: keyof typeof samples) => (median(samples[name]) * 1_000) / turns
     return {
       turns,
       bare: perTurn("bare"),
@@ -67,6 +61,6 @@ export const overhead = async (turns: number, rounds: number) => {
       excess: perTurn("checkrein") - perTurn("bare")
     }
   } finally {
-    await runtime.dispose()
+    await Promise.all(Object.values(runtimes).map((runtime) => runtime.dispose()))
   }
 }
