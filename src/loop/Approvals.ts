@@ -64,7 +64,6 @@ export const check = Effect.fnUntraced(function* (
 ) {
   yield* journal.commit()
   const messages = conversation.mirror.of(journal.state().messages).content
-  let staged = false
   for (const { args, argsDigest, callId, tool: name } of calls) {
     const tool = Plan.toolOf(job, name)
     const decoded = tool === undefined ? Option.none() : yield* Plan.decodeArgs(tool, args)
@@ -77,15 +76,11 @@ export const check = Effect.fnUntraced(function* (
         argsDigest,
         reason
       })
-      staged = true
       continue
     }
     const question = questionOf(tool, callId, decoded.value, messages)
     // Whoever is to be asked about a call must not wait for what others have to find out first.
-    if (staged && Effect.isEffect(question)) {
-      yield* journal.commit()
-      staged = false
-    }
+    if (Effect.isEffect(question)) yield* journal.commit()
     const answer = Effect.isEffect(question) ? yield* answerOf(job, journal, name, question) : question
     journal.stage(
       answer === false
@@ -97,7 +92,6 @@ export const check = Effect.fnUntraced(function* (
           }
         : { type: "approval_required", callId, tool: name, args, argsDigest }
     )
-    staged = true
   }
   yield* journal.commit()
 })

@@ -5,6 +5,7 @@
  */
 import * as Context from "effect/Context"
 import type { Suspension } from "../run/RunEvent.ts"
+import * as RunState from "../run/RunState.ts"
 import type { RunBusy, RunStoreError } from "../store/RunStore.ts"
 import type { Refused } from "./Definition.ts"
 
@@ -14,6 +15,16 @@ export interface ChildUse {
   readonly childTokens: number
   /** Some of its turns have no known price, and count as free. */
   readonly childUnpriced?: true
+}
+
+/** What a child run has used by its own books. */
+export const useOf = (child: RunState.RunState): ChildUse => {
+  const { tokens, usd } = RunState.used(child)
+  return {
+    childCostUsd: usd,
+    childTokens: tokens,
+    ...(child.unpriced === true ? { childUnpriced: true } : undefined)
+  }
 }
 
 /**

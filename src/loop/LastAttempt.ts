@@ -2,6 +2,7 @@
  * What a run's last model call has used, as its journal says. Whoever drove the run may have died between writing that
  * down and telling it to the budget that the run shares, so whoever comes next tells it again: the same claim counts once.
  */
+import * as Money from "../run/Money.ts"
 import type { RunEvent } from "../run/RunEvent.ts"
 import type { Spent } from "../store/BudgetPool.ts"
 import type { Claim } from "./PoolClaims.ts"
@@ -24,8 +25,7 @@ export const of = (events: ReadonlyArray<RunEvent>): LastAttempt | undefined => 
     }
     if (event?.type !== "turn" && event?.type !== "turn_failed") continue
     const { costUsd, type, usage } = event
-    const tokens = usage === undefined ? 0 : usage.promptTokens + usage.completionTokens
-    spent = { usd: costUsd, tokens, turns: type === "turn" ? 1 : 0 }
+    spent = { usd: costUsd, tokens: Money.tokensOf(usage ?? Money.noUsage), turns: type === "turn" ? 1 : 0 }
   }
   return undefined
 }

@@ -205,7 +205,7 @@ const stop = Effect.fnUntraced(function* (job: Job, journal: Journal, ending: En
       })
     }
   }
-  const atLimit = ending.reason === "max_turns" || ending.reason === "max_budget"
+  const atLimit = RunState.isAtLimit(ending)
   // What an operation does when it is cancelled or waited for is up to its tool: a paid turn does not wait for that.
   if (atLimit && RunState.live(journal.state()).length > 0) yield* journal.commit()
   const operations = atLimit ? yield* Operations.settle(job, journal) : []

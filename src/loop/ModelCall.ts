@@ -148,6 +148,9 @@ interface Came {
   readonly againInMs?: number
 }
 
+/** It is over, and what comes next is asked of the limits. */
+const over: Came = {}
+
 /** Sends a claimed attempt, and writes down what came of it. */
 const send = Effect.fnUntraced(function* (
   job: Job,
@@ -192,15 +195,13 @@ const send = Effect.fnUntraced(function* (
   if (exit === undefined) {
     // The deadline. The claim stays open and is counted as lost; a timer that was early must not look like time left.
     while (timeLeft() > 0) yield* Effect.sleep(Math.ceil(timeLeft()))
-    const lost: Came = {}
-    return lost
+    return over
   }
   const ms = Math.round(journal.nowMs() - startedMs)
   const { error, parts } = yield* exit
   if (error === undefined || parts.some(isContent)) {
     yield* ReplyTurn.take(job, journal, conversation.ids, { parts, error }, prompt, ms)
-    const came: Came = {}
-    return came
+    return over
   }
 
   const usage = usageOfError(error)
@@ -213,7 +214,7 @@ const send = Effect.fnUntraced(function* (
     costUsd: 0,
     ...(usage === undefined ? undefined : { usage, ...ReplyTurn.costOf(job, job.model, usage) })
   } as const
-  const tokens = usage === undefined ? 0 : usage.promptTokens + usage.completionTokens
+  const tokens = Money.tokensOf(usage ?? Money.noUsage)
   const asked = error.retryAfter === undefined ? undefined : Duration.toMillis(error.retryAfter)
   const retryInMs = asked ?? (yield* backoffMs(attempt))
   if (
@@ -232,8 +233,7 @@ const send = Effect.fnUntraced(function* (
   if (Limits.exhausted(limits, after, purpose) !== undefined) {
     // It was paid for, and used up what was left: what comes next is asked of the limits.
     yield* journal.commit(failed)
-    const last: Came = {}
-    return last
+    return over
   }
   yield* journal.commit({ ...failed, retryInMs })
   const came: Came = { againInMs: retryInMs }

@@ -19,6 +19,7 @@ import {
   RunStore,
   type RunStoreError
 } from "../store/RunStore.ts"
+import { useOf } from "./ChildRun.ts"
 import * as Inbox from "./Inbox.ts"
 import type { Job } from "./Job.ts"
 import * as Journal from "./Journal.ts"
@@ -31,21 +32,16 @@ import * as Words from "./Words.ts"
 type Pooled = Pick<Job, "pool">
 
 /** What the call of a run tells of the run in it. */
-const tell = ({ callId, tool }: RunState.PendingCall, child: RunState.RunState): Body => {
-  const { tokens, usd } = RunState.used(child)
-  return {
-    type: "tool_result",
-    callId,
-    tool,
-    content: Words.cancelled(tool),
-    ok: false,
-    ms: 0,
-    disposition: "cancelled",
-    childCostUsd: usd,
-    childTokens: tokens,
-    ...(child.unpriced === true ? { childUnpriced: true } : undefined)
-  }
-}
+const tell = ({ callId, tool }: RunState.PendingCall, child: RunState.RunState): Body => ({
+  type: "tool_result",
+  callId,
+  tool,
+  content: Words.cancelled(tool),
+  ok: false,
+  ms: 0,
+  disposition: "cancelled",
+  ...useOf(child)
+})
 
 /** Only a call that its driver has left running has something to tell: whatever else a call was, its driver has told it. */
 const isOpen = (state: RunState.RunState, { agent, status }: RunState.PendingCall): boolean =>

@@ -4,6 +4,7 @@
 import * as Effect from "effect/Effect"
 import type * as Scope from "effect/Scope"
 import * as Limits from "../run/Limits.ts"
+import * as Money from "../run/Money.ts"
 import type { Estimate } from "../run/RunEvent.ts"
 import type { PendingCall, RunState } from "../run/RunState.ts"
 import type { BudgetPool, BudgetPoolError, Spent } from "../store/BudgetPool.ts"
@@ -23,7 +24,8 @@ type Refusable<R = never> = Effect.Effect<Limits.Exhausted | undefined, RunStore
 // Not by turn and attempt: a turn that a provider could not give is asked for anew, from the first attempt on.
 const keyOf = ({ runId, seq }: Claim): string => `${runId} model call ${seq}`
 
-const tokensOf = ({ usage }: Pick<Estimate, "usage">): number => usage.promptTokens + usage.completionTokens
+/** What a model call counts for that has not come back, or never will. */
+const expected = ({ costUsd, usage }: Estimate) => ({ usd: costUsd, tokens: Money.tokensOf(usage) })
 
 /** A pool that cannot be reached stops a run as its store does: nothing is granted, and nothing is lost. */
 const stopped =
@@ -67,10 +69,7 @@ export const turn = (
 ): Refusable<Scope.Scope> => {
   const { pool } = job
   if (pool === undefined) return Effect.undefined
-  const worst =
-    limits.money === "hold"
-      ? { usd: claim.estimate.costUsd, tokens: tokensOf(claim.estimate) }
-      : { usd: 0, tokens: 0 }
+  const worst = limits.money === "hold" ? expected(claim.estimate) : { usd: 0, tokens: 0 }
   return refusable(pool, claim.runId, pool.hold({ key: keyOf(claim), purpose, ...worst }))
 }
 
@@ -99,7 +98,7 @@ export const settleAgain = (
 ): Effect.Effect<void, RunStoreError> => {
   if (last === undefined) return Effect.void
   const { claim, spent } = last
-  return settle(job, claim, spent ?? { usd: claim.estimate.costUsd, tokens: tokensOf(claim.estimate) })
+  return settle(job, claim, spent ?? expected(claim.estimate))
 }
 
 /** Whether a pool keeps a part of a resource for handoffs. */

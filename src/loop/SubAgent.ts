@@ -6,6 +6,7 @@ import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
 import { InvalidLimits } from "../run/Limits.ts"
 import { textOf } from "../run/Message.ts"
+import * as Money from "../run/Money.ts"
 import type { LiveEvent, Suspension } from "../run/RunEvent.ts"
 import * as RunExit from "../run/RunExit.ts"
 import * as RunState from "../run/RunState.ts"
@@ -20,7 +21,8 @@ import {
   ChildRefused,
   ChildStuck,
   ChildSuspended,
-  type ChildUse
+  type ChildUse,
+  useOf
 } from "./ChildRun.ts"
 import { AgentMismatch, type Definition, HoldUnavailable, UnpricedModel } from "./Definition.ts"
 import { Drain, isRequested } from "./Drain.ts"
@@ -97,7 +99,7 @@ export const call = (
       if ("unpriced" in event || "childUnpriced" in event) unpriced = { childUnpriced: true }
       if (event.type === "turn") {
         childCostUsd = event.totalUsd
-        childTokens += event.usage.promptTokens + event.usage.completionTokens
+        childTokens += Money.tokensOf(event.usage)
       } else if (event.type === "run_stopped") {
         childCostUsd = event.costUsd
         childTokens = event.tokens ?? childTokens
@@ -118,9 +120,7 @@ export const call = (
       ),
       Effect.catch((error) => Effect.die(link === undefined ? error : raised(error)))
     )
-    const { tokens, usd } = RunState.used(ending.run)
-    if (ending.run.unpriced === true) unpriced = { childUnpriced: true }
-    link?.charge({ childCostUsd: usd, childTokens: tokens, ...unpriced })
+    link?.charge(useOf(ending.run))
     if (ending._tag === "Completed") return ending.output
     const words = Words.childEnded(definition.name, reasonOf(ending), found(ending.run))
     if (link === undefined) return yield* ToolFailure.recoverable(words)

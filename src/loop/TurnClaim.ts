@@ -42,8 +42,7 @@ export const make = (
   Effect.suspend(() => {
     if (state.limits.money !== "hold") return Effect.succeed(Result.succeed(estimate(job, state)))
     return Effect.map(worst(job, prompt()), (held) => {
-      const { completionTokens, promptTokens } = held.usage
-      const needed = { usd: held.costUsd, tokens: promptTokens + completionTokens }
+      const needed = { usd: held.costUsd, tokens: Money.tokensOf(held.usage) }
       return Result.map(Limits.hold(state.limits, State.used(state), needed, purpose), () => held)
     })
   })
@@ -52,6 +51,4 @@ export const make = (
 export const exceeded = ({ claim, limits }: RunState, usage: Money.Usage, costUsd: number): boolean =>
   limits.money === "hold" &&
   claim !== undefined &&
-  (costUsd > claim.estimate.costUsd ||
-    usage.promptTokens + usage.completionTokens >
-      claim.estimate.usage.promptTokens + claim.estimate.usage.completionTokens)
+  (costUsd > claim.estimate.costUsd || Money.tokensOf(usage) > Money.tokensOf(claim.estimate.usage))

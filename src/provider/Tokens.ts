@@ -21,21 +21,24 @@ import * as Effect from "effect/Effect"
 import * as BytePairs from "./BytePairs.ts"
 import * as Wire from "./Wire.ts"
 
-/**
- * A loaded tokenizer. Its counts are pure; it keeps what it has counted before. It counts without a pause: about a second
- * for a megabyte, so for texts of any length `countText` and the like are better.
- */
-export interface Tokenizer {
+/** What is counted, each as what a count is here. */
+interface Counts<Count> {
   /** The tokens of a text. */
-  readonly text: (text: string) => number
+  readonly text: (text: string) => Count
   /** The prompt tokens of a request in wire form. */
   readonly request: (
     messages: ReadonlyArray<Wire.Message>,
     tools: ReadonlyArray<Wire.ToolDefinition>
-  ) => number
+  ) => Count
   /** The completion tokens of a reply in wire form. */
-  readonly reply: (content: string | null | undefined, calls: ReadonlyArray<Wire.ToolCall>) => number
+  readonly reply: (content: string | null | undefined, calls: ReadonlyArray<Wire.ToolCall>) => Count
 }
+
+/**
+ * A loaded tokenizer. Its counts are pure; it keeps what it has counted before. It counts without a pause: about a second
+ * for a megabyte, so for texts of any length `countText` and the like are better.
+ */
+export interface Tokenizer extends Counts<number> {}
 
 /** Counting, step by step: what counts a long text says so after each chunk, so that others may go on in between. */
 type Counting = Generator<void, number>
@@ -68,17 +71,7 @@ const closing = /(?<=[\p{L}\p{N}])[^\s\p{L}\p{N}\p{M}]+$/u
 /** As much of a message's end as is searched for them. */
 const searched = 256
 
-/** The counts of a tokenizer, step by step. */
-interface Counts {
-  readonly text: (text: string) => Counting
-  readonly request: (
-    messages: ReadonlyArray<Wire.Message>,
-    tools: ReadonlyArray<Wire.ToolDefinition>
-  ) => Counting
-  readonly reply: (content: string | null | undefined, calls: ReadonlyArray<Wire.ToolCall>) => Counting
-}
-
-const make = (count: (chunk: string) => number): Counts => {
+const make = (count: (chunk: string) => number): Counts<Counting> => {
   let sincePause = 0
   const text = function* (text: string): Counting {
     let total = 0
@@ -143,7 +136,7 @@ const letOthersGoOn = Effect.fnUntraced(function* (counting: Counting) {
 })
 
 interface Loaded {
-  readonly counts: Counts
+  readonly counts: Counts<Counting>
   readonly tokenizer: Tokenizer
 }
 
@@ -172,7 +165,7 @@ const current: Effect.Effect<Loaded> = Effect.suspend(() =>
   loaded === undefined ? Effect.promise(() => (loading ??= load().catch(forget))) : Effect.succeed(loaded)
 )
 
-const counted = (of: (counts: Counts) => Counting): Effect.Effect<number> =>
+const counted = (of: (counts: Counts<Counting>) => Counting): Effect.Effect<number> =>
   Effect.flatMap(current, ({ counts }) => letOthersGoOn(of(counts)))
 
 /**

@@ -9,7 +9,7 @@ import { callsOf, type Message, textOf } from "./Message.ts"
 import * as Money from "./Money.ts"
 import * as Repetition from "./Repetition.ts"
 import type { Of, RunEvent } from "./RunEvent.ts"
-import { continues, type Finding, type PendingCall, type RunState, totals } from "./RunState.ts"
+import { continues, type Finding, isAtLimit, type PendingCall, type RunState, totals } from "./RunState.ts"
 
 type Mutable<T> = { -readonly [K in keyof T]: T[K] }
 
@@ -248,7 +248,7 @@ export const apply = (draft: Draft, event: RunEvent): void => {
       // counts no more where the run had stopped for just that, or a person has said something.
       const spoken = event.messages.length > 0
       if (spoken || draft.reason === "stalled") draft.repetition = Repetition.none()
-      if (spoken || draft.reason === "max_turns" || draft.reason === "max_budget") untold(draft)
+      if (spoken || isAtLimit(draft)) untold(draft)
       draft.status = "running"
       draft.limits = anchor(draft.limits, event.at, event.elapsedMs)
       delete draft.reason

@@ -3,8 +3,7 @@
  */
 import * as Schema from "effect/Schema"
 import type { Exhausted, Resource } from "./Limits.ts"
-import type { Reason } from "./RunEvent.ts"
-import type { RunState } from "./RunState.ts"
+import { isAtLimit, type RunState } from "./RunState.ts"
 import { approvalsOf, questionOf, suspends, unknownOf } from "./Waiting.ts"
 
 /**
@@ -69,10 +68,6 @@ const written: Record<Resource, (amount: number) => string> = {
 
 const ref = ({ callId, runId }: { readonly callId: string; readonly runId: string }): string =>
   `{ runId: ${JSON.stringify(runId)}, callId: ${JSON.stringify(callId)} }`
-
-/** Whether a run has stopped at a limit: one of its own, or that of a budget that it shares. */
-export const isAtLimit = ({ reason }: { readonly reason?: Reason }): boolean =>
-  reason === "max_turns" || reason === "max_budget"
 
 /** Whether a child run has ended short of an answer: its parent was told so in words, and does not wait for it. */
 export const hasTold = ({ parent, reason, status }: RunState): boolean =>

@@ -4,8 +4,8 @@
  * What a model, a tool or a person has written stands in code spans and quotations, so that it can neither look like a
  * part of the handoff nor move a cursor.
  */
-import { isAtLimit } from "./GoingOn.ts"
 import type * as Handoff from "./Handoff.ts"
+import { isAtLimit } from "./RunState.ts"
 
 const titles = [
   ["task", "Task"],

@@ -40,6 +40,18 @@ export type Usage = typeof Usage.Type
 export const noUsage: Usage = { promptTokens: 0, completionTokens: 0 }
 
 /**
+ * The tokens of a usage, prompt and completion together.
+ *
+ * @example
+ * ```ts
+ * import { Money } from "checkrein"
+ *
+ * Money.tokensOf({ promptTokens: 204, completionTokens: 23 }) // => 227
+ * ```
+ */
+export const tokensOf = ({ completionTokens, promptTokens }: Usage): number => promptTokens + completionTokens
+
+/**
  * The sum of two usages.
  *
  * @example

@@ -174,7 +174,7 @@ export const RunState: Schema.declare<RunState> = Schema.declare(looksLikeState,
 export const used = (state: RunState, elapsedMs: number = state.elapsedMs): Used => ({
   turns: state.turns,
   usd: state.costUsd,
-  tokens: state.usage.promptTokens + state.usage.completionTokens + state.childTokens,
+  tokens: Money.tokensOf(state.usage) + state.childTokens,
   toolCalls: state.toolCalls,
   timeMs: elapsedMs
 })
@@ -202,9 +202,22 @@ export const totals = (
   return {
     turns: turns + 1,
     costUsd: Money.add(costUsd, estimate.costUsd),
-    tokens: tokens + estimate.usage.promptTokens + estimate.usage.completionTokens
+    tokens: tokens + Money.tokensOf(estimate.usage)
   }
 }
+
+/**
+ * Whether a run has stopped at a limit: one of its own, or that of a budget that it shares.
+ *
+ * @example
+ * ```ts
+ * import { RunState } from "checkrein"
+ *
+ * RunState.isAtLimit({ reason: "max_turns" }) // => true
+ * ```
+ */
+export const isAtLimit = ({ reason }: { readonly reason?: Reason }): boolean =>
+  reason === "max_turns" || reason === "max_budget"
 
 /**
  * The operations that go on, as far as the run knows.

@@ -10,7 +10,7 @@ import { Agent, RunStore } from "../../src/index.ts"
 import * as Scripted from "../../src/provider/Scripted.ts"
 import * as BudgetPool from "../../src/store/BudgetPool.ts"
 import * as MemoryBudgetPool from "../../src/store/MemoryBudgetPool.ts"
-import { call, check, expectTag, finish, model, of, reader, settle, writer } from "./support.ts"
+import { call, check, expectTag, finish, type Model, model, of, reader, settle, writer } from "./support.ts"
 
 /** The types of the events that are stored of the run `r`. */
 const stored = Effect.map(
@@ -21,6 +21,13 @@ const stored = Effect.map(
 const count = (types: ReadonlyArray<string>, type: string) => types.filter((each) => each === type).length
 
 const tools = Toolkit.make(reader("read"), writer("write"))
+
+const agentOf = (bot: Model, read: (q: string) => Effect.Effect<string> = Effect.succeed) =>
+  Agent.make("bot", { toolkit: tools }).pipe(
+    Agent.provide(
+      Layer.merge(bot.layer, tools.toLayer({ read: ({ q }) => read(q), write: () => Effect.succeed("w") }))
+    )
+  )
 
 /** Counts the appends of a run, and names their events. */
 const appending = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
@@ -43,14 +50,7 @@ describe("what is stored when", () => {
     "a turn with a tool is three appends: before the tool, after it, before the next request",
     function* () {
       const bot = model([call("read", "a"), call("write", "b"), Scripted.text("done")])
-      const agent = Agent.make("bot", { toolkit: tools }).pipe(
-        Agent.provide(
-          Layer.merge(
-            bot.layer,
-            tools.toLayer({ read: () => Effect.succeed("r"), write: () => Effect.succeed("w") })
-          )
-        )
-      )
+      const agent = agentOf(bot)
       expect(yield* appending(finish(Agent.run(agent, "go", { runId: "r" })))).toEqual([
         "run_started turn_started",
         "turn tool_start",
@@ -68,17 +68,7 @@ describe("what is stored when", () => {
     const [first, second] = [yield* Deferred.make<void>(), yield* Deferred.make<void>()]
     const bot = model([Scripted.turn(call("read", "a", "1"), call("read", "b", "2")), Scripted.text("done")])
     const seen: Array<number> = []
-    const agent = Agent.make("bot", { toolkit: tools }).pipe(
-      Agent.provide(
-        Layer.merge(
-          bot.layer,
-          tools.toLayer({
-            read: ({ q }) => Effect.as(Deferred.await(q === "1" ? first : second), q),
-            write: () => Effect.succeed("w")
-          })
-        )
-      )
-    )
+    const agent = agentOf(bot, (q) => Effect.as(Deferred.await(q === "1" ? first : second), q))
     const watching = Effect.gen(function* () {
       yield* settle
       seen.push(count(yield* stored, "tool_result"))
@@ -118,14 +108,7 @@ describe("what is stored when", () => {
       })
     ).pipe(Layer.provide(MemoryBudgetPool.layer("team", { toolCalls: 10 })))
     const bot = model([call("read", "a"), call("write", "b"), Scripted.text("done")])
-    const agent = Agent.make("bot", { toolkit: tools }).pipe(
-      Agent.provide(
-        Layer.merge(
-          bot.layer,
-          tools.toLayer({ read: () => Effect.succeed("r"), write: () => Effect.succeed("w") })
-        )
-      )
-    )
+    const agent = agentOf(bot)
     const { exit } = yield* Effect.provide(finish(Agent.run(agent, "go", { runId: "r" })), spied)
     expectTag(exit, "Completed")
     expect(asked.length).toBeGreaterThan(3)
