@@ -7,6 +7,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import type { Numbered } from "../run/Command.ts"
 import type { RunEvent } from "../run/RunEvent.ts"
+import * as Keepable from "./Keepable.ts"
 import * as Leases from "./Leases.ts"
 import { type ListOptions, RunBusy, RunNotFound, RunStore, type RunSummary, StaleWriter } from "./RunStore.ts"
 import * as Wakeups from "./Wakeups.ts"
@@ -148,7 +149,7 @@ export const make: Effect.Effect<RunStore["Service"]> = Effect.sync(() => {
     lease: leases.take,
     isDriven: (runId) => Effect.sync(() => leases.isHeld(runId))
   }
-  return store
+  return Keepable.only(store)
 })
 
 /**

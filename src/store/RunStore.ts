@@ -33,6 +33,7 @@ export class RunBusy extends Schema.TaggedError<RunBusy>()("RunBusy", {
 /**
  * The store could not do what it was asked. What was stored before is unharmed. `problem` says what to do; `runId` is
  * empty when it was about no one run, and `seq` is the event that cannot be read, or the first that was not written.
+ * `invalid` is the caller's own: an id, the name of an agent or a tag that not every database can keep.
  */
 export class RunStoreError extends Schema.TaggedError<RunStoreError>()("RunStoreError", {
   runId: Schema.String,
@@ -43,7 +44,8 @@ export class RunStoreError extends Schema.TaggedError<RunStoreError>()("RunStore
     "corrupt",
     "newer_version",
     "inside_transaction",
-    "timed_out"
+    "timed_out",
+    "invalid"
   ]),
   problem: Schema.String,
   seq: Schema.optionalKey(Schema.Natural),

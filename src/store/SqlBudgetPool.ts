@@ -42,7 +42,8 @@ const insideTransaction =
 const failed = (pool: string, { cause, kind, problem }: RunStoreError) =>
   new BudgetPoolError({
     pool,
-    kind,
+    // A statement is never that: a store of runs says it of what it was asked.
+    kind: kind === "invalid" ? "unavailable" : kind,
     problem: kind === "inside_transaction" ? insideTransaction : problem,
     cause
   })

@@ -15,6 +15,7 @@ import type { SqlError } from "effect/sql/SqlError"
 import { Command, type Numbered } from "../run/Command.ts"
 import * as RunEvent from "../run/RunEvent.ts"
 import { checksum } from "./Checksum.ts"
+import * as Keepable from "./Keepable.ts"
 import * as PostgresAppend from "./PostgresAppend.ts"
 import { reconnecting } from "./Reconnect.ts"
 import { LeaseTime, RunNotFound, RunStore, RunStoreError, RunSummary, StaleWriter } from "./RunStore.ts"
@@ -240,7 +241,7 @@ export const make: Effect.Effect<RunStore["Service"], RunStoreError, SqlClient.S
           (rows) => rows.length > 0
         )
     }
-    return store
+    return Keepable.only(store)
   })
 
 /**

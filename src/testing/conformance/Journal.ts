@@ -2,12 +2,13 @@
 import * as Arbitrary from "effect/Arbitrary"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
+import type * as Scope from "effect/Scope"
 import * as Stream from "effect/Stream"
 import * as RunEvent from "../../run/RunEvent.ts"
-import type { RunSummary } from "../../store/RunStore.ts"
+import { RunStoreError, type RunSummary } from "../../store/RunStore.ts"
 import { type Case, define, tagOf } from "./Case.ts"
-import { forAll, same, sameJson } from "./Expect.ts"
-import { append, event, eventsFrom, summary } from "./Samples.ts"
+import { failureOf, forAll, same, sameJson } from "./Expect.ts"
+import { append, cancel, event, eventsFrom, second, summary } from "./Samples.ts"
 
 const contents = (events: ReadonlyArray<RunEvent.RunEvent>) =>
   events.map((event) => (event.type === "tool_result" ? event.content : event.type))
@@ -127,6 +128,40 @@ export const cases: ReadonlyArray<Case> = [
       yield* Effect.forEach(ids, (id) => store.append(append(id, 2)), { concurrency: "unbounded" })
       for (const id of ids) same(yield* store.read(id), eventsFrom(id, 0, 3))
       same((yield* store.list()).length, ids.length)
+    })
+  ),
+  define("ids, agents and tags that not every database can keep are refused", (store) =>
+    Effect.gen(function* () {
+      const other = "a\ufffd"
+      yield* store.append(append(other, 0, 1, { agent: other, tags: [other] }))
+      const refused = Effect.fnUntraced(function* <A>(effect: Effect.Effect<A, unknown, Scope.Scope>) {
+        const error = yield* failureOf(effect, "RunStoreError of the kind invalid")
+        same(error instanceof RunStoreError && error.kind, "invalid")
+      })
+      for (const bad of ["a\u0000", "a\ud800", "\udc00a", "\ude00\ud800"]) {
+        yield* refused(store.append(append(bad, 0)))
+        yield* refused(store.append(append("b", 0, 1, { agent: bad })))
+        yield* refused(store.append(append("b", 0, 1, { tags: ["t", bad] })))
+        yield* refused(store.append(append("b", 0, 1, { parent: { runId: bad, callId: "c" } })))
+        yield* refused(store.read(bad))
+        yield* refused(store.summary(bad))
+        yield* refused(store.delete(bad))
+        yield* refused(Stream.runHead(store.watch(bad)))
+        yield* refused(store.send(bad, cancel("enough")))
+        yield* refused(store.inbox(bad, 0))
+        yield* refused(Stream.runHead(store.watchInbox(bad, 0)))
+        yield* refused(store.lease(bad))
+        yield* refused(store.isDriven(bad))
+        yield* refused(store.list({ agent: bad }))
+        yield* refused(store.list({ tag: bad }))
+        yield* refused(store.list({ before: { startedAt: second(0), runId: bad } }))
+      }
+      same(
+        (yield* store.list()).map(({ runId }) => runId),
+        [other]
+      )
+      yield* store.append(append("\ud83d\udc34", 0, 1, { agent: "é", tags: ["日本"] }))
+      same((yield* store.list({ tag: "日本" })).length, 1)
     })
   ),
   define("an append of many events", (store) =>
