@@ -3,11 +3,13 @@
  */
 import * as Cause from "effect/Cause"
 import * as Context from "effect/Context"
+import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Result from "effect/Result"
+import { outOf } from "../run/Exhaustion.ts"
 import type { Exhausted } from "../run/Limits.ts"
-import { type Ending, nextStep, outOf, type Refusal, type Step } from "../run/NextStep.ts"
+import { type Ending, nextStep, type Refusal, type Step } from "../run/NextStep.ts"
 import type { Body, Of } from "../run/RunEvent.ts"
 import { questionOf } from "../run/RunExit.ts"
 import type { PendingCall } from "../run/RunState.ts"
@@ -126,6 +128,13 @@ const reconcile = Effect.fnUntraced(function* (
   }
 })
 
+/** Writes down what is known of the calls that still run, and are waited for no longer. */
+const cutOff = (job: Job, journal: Journal, desk: Desk.Desk): void => {
+  for (const call of journal.state().pending) {
+    if (call.status === "running") journal.stage(...ToolCall.cutOff(job, journal, desk, call))
+  }
+}
+
 const executeAll = Effect.fnUntraced(function* (
   job: Job,
   journal: Journal,
@@ -171,12 +180,25 @@ const executeAll = Effect.fnUntraced(function* (
     journal.stage(ToolCall.startOf(claimed.success, hold))
   }
   yield* journal.commit()
-  const ends = yield* Effect.forEach(running, (claimed) => ToolCall.execute(job, journal, desk, claimed), {
-    concurrency: running.length === 1 ? 1 : "unbounded"
-  })
-  const last = ends.filter((end) => end !== undefined)
-  journal.stage(...last.flatMap(({ bodies }) => bodies))
-  return last[0]?.ending
+  const ends: Array<ToolCall.Last> = []
+  const over = Deferred.makeUnsafe<void>()
+  const execute = (claimed: ToolCall.Claimed) =>
+    Effect.map(ToolCall.execute(job, journal, desk, claimed), (end) => {
+      if (end === undefined) return
+      ends.push(end)
+      Deferred.doneUnsafe(over, Exit.void)
+    })
+  const [only] = running
+  if (running.length === 1 && only !== undefined) yield* execute(only)
+  else {
+    const all = Effect.forEach(running, execute, { concurrency: "unbounded", discard: true })
+    yield* Effect.raceFirst(all, Deferred.await(over))
+  }
+  const [last] = ends
+  if (last === undefined) return undefined
+  journal.stage(...last.bodies)
+  cutOff(job, journal, desk)
+  return last.ending
 })
 
 const stop = Effect.fnUntraced(function* (job: Job, journal: Journal, ending: Ending) {
@@ -266,17 +288,12 @@ export const drive = Effect.fnUntraced(function* (job: Job, journal: Journal) {
   const drain = yield* Drain
   // A run ends once: whatever comes while its last event is being stored comes too late.
   const hasStopped = () => journal.state().status !== "running"
-  const cut = () => {
-    for (const call of journal.state().pending) {
-      if (call.status === "running") journal.stage(...ToolCall.cutOff(job, journal, desk, call))
-    }
-  }
   yield* Effect.raceFirst(interpret(job, journal, desk), Inbox.cancelled(journal)).pipe(
     Effect.raceFirst(journal.lease.lost),
     Effect.catchCause((cause) => {
       if (!Cause.hasDies(cause) || Cause.hasInterrupts(cause)) return Effect.failCause(cause)
       if (hasStopped()) return Effect.logError(`run ${journal.runId} had stopped when a defect came`, cause)
-      cut()
+      cutOff(job, journal, desk)
       const error = Cause.squash(cause)
       const detail = error instanceof Error ? `${error.name}: ${error.message}` : String(error)
       return Effect.andThen(
@@ -286,7 +303,7 @@ export const drive = Effect.fnUntraced(function* (job: Job, journal: Journal) {
     }),
     Effect.onExit((exit) => {
       if (Exit.isSuccess(exit) || !Cause.hasInterrupts(exit.cause) || hasStopped()) return Effect.void
-      cut()
+      cutOff(job, journal, desk)
       const reason = Inbox.cancelReasonOf(exit.cause)
       if (reason === undefined && isRequested(drain)) return journal.commit()
       const { parent } = journal.state()

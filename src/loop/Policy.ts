@@ -17,7 +17,10 @@ export type ToolErrors =
 export interface PolicyInput {
   /** Default `informative`. `fatal` ends the run as `failed` at the first failure. */
   readonly toolErrors?: ToolErrors | undefined
-  /** What a `permanent` failure does: `stop` ends the run as `failed` (default), `continue` tells the model. */
+  /**
+   * What a `permanent` failure does: `stop` ends the run as `failed` (default), `continue` tells the model. Where a
+   * failure ends the run, the reads and sub-agents that run beside it are interrupted, as a Stop would do.
+   */
   readonly permanent?: "stop" | "continue" | undefined
   /**
    * Whether an identical call reuses the first one's result. `read-only` does so for read-only tools until any writer

@@ -24,6 +24,7 @@ import {
   reader,
   resultOf,
   said,
+  settle,
   undeclared,
   withTime,
   writer
@@ -236,6 +237,87 @@ describe("a permanent failure", () => {
     expectTag(exit, "RunFailed")
     expect(resultOf(exit, "d").content).toBe("found")
   })
+})
+
+describe("a failure that ends the run", () => {
+  const endings: ReadonlyArray<
+    readonly [reason: string, failure: ToolFailure.ToolFailure, Agent.PolicyInput]
+  > = [
+    ["tool_permanent", ToolFailure.permanent("access denied"), {}],
+    ["tool_fatal", ToolFailure.recoverable("no such file"), { toolErrors: "fatal" }]
+  ]
+
+  for (const [reason, failure, policy] of endings) {
+    const failing = (sibling: Effect.Effect<string, ToolFailure.ToolFailure>) => {
+      const bot = once(call("read", "c", "sibling"), call("read", "d", "fails"), call("write", "w"))
+      const read: Handler = ({ q }) => (q === "fails" ? Effect.fail(failure) : sibling)
+      return agentOf(bot, { read, policy })
+    }
+
+    check(`${reason}: interrupts the reads beside it, and says so`, function* () {
+      let interrupted = false
+      const forever = Effect.onInterrupt(Effect.never, () => Effect.sync(() => (interrupted = true)))
+      const { agent, ran } = failing(forever)
+      const { events, exit } = yield* run(agent)
+      expect(expectTag(exit, "RunFailed").reason).toBe(reason)
+      expect(interrupted).toBe(true)
+      expect(of(events, "tool_result").map(({ callId, disposition }) => [callId, disposition])).toEqual([
+        ["d", "executed"],
+        ["c", "cancelled"]
+      ])
+      expect(exit.run.pending.map(({ callId, status }) => [callId, status])).toEqual([
+        ["c", "waiting"],
+        ["w", "waiting"]
+      ])
+      expect(ran).toEqual(["read sibling", "read fails"])
+    })
+
+    check(`${reason}: goes on with what was interrupted where it is taken up with force`, function* () {
+      let times = 0
+      const second = Effect.suspend(() => (++times === 1 ? Effect.never : Effect.succeed("found")))
+      const { agent } = failing(second)
+      yield* run(agent)
+      const { exit } = yield* resume(agent, { force: true })
+      expectTag(exit, "Completed")
+      expect(resultOf(exit, "c").content).toBe("found")
+      expect(resultOf(exit, "d").content).toContain(failure.message)
+    })
+
+    check(`${reason}: waits no longer than the grace for a read that ignores its interruption`, function* () {
+      const stubborn = Effect.as(Effect.uninterruptible(Effect.sleep("1 hour")), "late")
+      const { agent } = failing(stubborn)
+      const { events, exit } = yield* withTime(run(agent))
+      expectTag(exit, "RunFailed")
+      expect(exit.run.elapsedMs).toBe(5000)
+      expect(of(events, "tool_result", "c")[0]?.detail).toContain("may still be running")
+    })
+
+    check(`${reason}: is one ending where two fail at the same time`, function* () {
+      const { agent } = failing(Effect.fail(failure))
+      const { events, exit } = yield* run(agent)
+      expect(expectTag(exit, "RunFailed").reason).toBe(reason)
+      expect(of(events, "run_stopped")).toHaveLength(1)
+      expect(resultOf(exit, "c").content).toContain(failure.message)
+      expect(resultOf(exit, "d").content).toContain(failure.message)
+    })
+
+    check(`${reason}: gives way to a Stop that comes while the reads beside it end`, function* () {
+      const stubborn = Effect.as(Effect.uninterruptible(Effect.sleep("1 hour")), "late")
+      const { agent } = failing(stubborn)
+      const fiber = yield* Effect.forkChild(Agent.run(agent, "go", { runId: "r" }), {
+        startImmediately: true
+      })
+      yield* settle
+      yield* Effect.forkChild(Fiber.interrupt(fiber), { startImmediately: true })
+      yield* withTime(Fiber.await(fiber))
+      const events = yield* journal("r")
+      expect(of(events, "run_stopped")).toMatchObject([{ reason: "cancelled" }])
+      expect(of(events, "tool_result").map(({ callId, disposition }) => [callId, disposition])).toEqual([
+        ["c", "cancelled"],
+        ["d", "executed"]
+      ])
+    })
+  }
 })
 
 describe("a transient failure", () => {

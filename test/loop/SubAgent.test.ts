@@ -851,6 +851,38 @@ describe("one Stop for the tree", () => {
     yield* expectRolledUp("r", ["r/c"])
   })
 
+  check("a failure that ends the parent stops the child beside it, which is paid for", function* () {
+    let ended = 0
+    const started = yield* Deferred.make<void>()
+    const helper = Agent.make("helper", { toolkit: Toolkit.make(reader("slow")) }).pipe(
+      Agent.provide(
+        Toolkit.make(reader("slow")).toLayer({
+          slow: () =>
+            Effect.andThen(Deferred.succeed(started, undefined), Effect.never).pipe(
+              Effect.onInterrupt(() => Effect.sync(() => ended++))
+            )
+        })
+      ),
+      Agent.provide(model([call("slow", "b"), Scripted.text("helped")], "helper").layer)
+    )
+    const ask = Agent.asTool(helper, { name: "help", description: "Asks the helper." })
+    const tools = Toolkit.make(reader("read"))
+    const denied = Effect.andThen(Deferred.await(started), Effect.fail(ToolFailure.permanent("denied")))
+    const lead = Agent.make("lead", {
+      toolkit: Toolkit.merge(tools, Toolkit.make(ask.tool.annotate(Tool.Readonly, true)))
+    }).pipe(
+      Agent.provide(Layer.merge(ask.layer, tools.toLayer({ read: () => denied }))),
+      Agent.provide(model([Scripted.turn(help("c"), call("read", "d")), Scripted.text("done")], "lead").layer)
+    )
+    const { events, exit } = yield* run(lead)
+    expectTag(exit, "RunFailed")
+    expect(ended).toBe(1)
+    expect(yield* summary("r/c")).toMatchObject({ reason: "cancelled", detail: "run r was stopped" })
+    expect(of(events, "tool_result", "c")).toMatchObject([{ disposition: "cancelled" }])
+    expect(nano(exit.run.costUsd)).toBe(perTurn.lead + perTurn.helper)
+    yield* expectRolledUp("r", ["r/c"])
+  })
+
   check("the parent's deadline stops the child and its tool", function* () {
     let ended = 0
     const { lead } = family({
