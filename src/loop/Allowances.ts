@@ -2,11 +2,13 @@
  * What a run lets its sub-agents use: a part of what it has left, held until the child has ended, so that several
  * children at a time cannot spend the same money.
  */
-import * as Limits from "../run/Limits.ts"
+import type { Limits } from "../run/Limits.ts"
 import * as Money from "../run/Money.ts"
 import type { PendingCall, RunState } from "../run/RunState.ts"
 import * as State from "../run/RunState.ts"
 import type { Allowance } from "./ChildRun.ts"
+
+type Reserve = NonNullable<Limits["reserve"]>
 
 /** What is held for a child, as it is written down with its start. */
 export interface Hold {
@@ -58,7 +60,7 @@ export const of = ({ limits, pending }: RunState, callId: string): Allowance => 
  * The limits of a child that is taken up again. Money and tokens are allowed anew: what the parent has left may be more or
  * less by now than when the child was started.
  */
-export const renew = (child: RunState, own: Limits.Limits, allowance: Allowance): Limits.Limits => {
+export const renew = (child: RunState, own: Limits, allowance: Allowance): Limits => {
   const { money: _money, tokens: _tokens, usd: _usd, ...rest } = child.limits
   const { money, tokens, usd } = own
   const limits = {
@@ -70,11 +72,26 @@ export const renew = (child: RunState, own: Limits.Limits, allowance: Allowance)
   return within(limits, allowance)
 }
 
+/** The same limits, none of them above `most`; a reserve never exceeds its limit. */
+const lower = (limits: Limits, most: { readonly usd?: number; readonly tokens?: number }): Limits => {
+  const least = (a: number | undefined, b: number | undefined) =>
+    a === undefined ? b : b === undefined ? a : Math.min(a, b)
+  const lowered: { -readonly [K in keyof Limits]: Limits[K] } = { ...limits }
+  const reserve: { -readonly [K in keyof Reserve]: Reserve[K] } = { ...limits.reserve }
+  for (const name of ["usd", "tokens"] as const) {
+    const limit = least(limits[name], most[name])
+    if (limit !== undefined) lowered[name] = limit
+    const kept = least(reserve[name], limit)
+    if (kept !== undefined && reserve[name] !== undefined) reserve[name] = kept
+  }
+  return limits.reserve === undefined ? lowered : { ...lowered, reserve }
+}
+
 /** Limits of a child's agent, and within them what its parent allows. */
-export const within = (limits: Limits.Limits, { hold, tokens, usd }: Allowance): Limits.Limits => {
+export const within = (limits: Limits, { hold, tokens, usd }: Allowance): Limits => {
   const most = {
     ...(usd === undefined ? undefined : { usd }),
     ...(tokens === undefined ? undefined : { tokens })
   }
-  return { ...Limits.lower(limits, most), ...(hold ? { money: "hold" } : undefined) }
+  return { ...lower(limits, most), ...(hold ? { money: "hold" } : undefined) }
 }

@@ -11,10 +11,11 @@ import * as Effect from "effect/Effect"
 import * as Random from "effect/Random"
 import * as Result from "effect/Result"
 import * as Stream from "effect/Stream"
+import { keeps, outOf, refresh } from "../run/Exhaustion.ts"
 import * as Limits from "../run/Limits.ts"
 import type { Message } from "../run/Message.ts"
 import * as Money from "../run/Money.ts"
-import { type Ending, outOf } from "../run/NextStep.ts"
+import type { Ending } from "../run/NextStep.ts"
 import * as RunState from "../run/RunState.ts"
 import * as Drain from "./Drain.ts"
 import type { Job } from "./Job.ts"
@@ -331,8 +332,8 @@ export const ask = Effect.fnUntraced(function* (
     const claim = yield* TurnClaim.make(job, before, said, purpose)
     if (Result.isFailure(claim)) {
       const { exhausted } = claim.failure
-      if (purpose === "handoff" || !Limits.keeps(before.limits, exhausted.resource)) {
-        const first = Limits.refresh(before.exhausted, RunState.used(before)) ?? exhausted
+      if (purpose === "handoff" || !keeps(before.limits, exhausted.resource)) {
+        const first = refresh(before.exhausted, RunState.used(before)) ?? exhausted
         const ending = outOf(first)
         if (first.resource !== exhausted.resource) return ending
         return { ...ending, detail: `${ending.detail}, and the next model call might pass it` }

@@ -3,7 +3,8 @@
  */
 import * as Effect from "effect/Effect"
 import type * as Scope from "effect/Scope"
-import * as Limits from "../run/Limits.ts"
+import * as Exhaustion from "../run/Exhaustion.ts"
+import type * as Limits from "../run/Limits.ts"
 import * as Money from "../run/Money.ts"
 import type { Estimate } from "../run/RunEvent.ts"
 import type { PendingCall, RunState } from "../run/RunState.ts"
@@ -111,7 +112,7 @@ export const keeps = (
     ? Effect.succeed(false)
     : Effect.mapBoth(job.pool.status, {
         onFailure: stopped(runId),
-        onSuccess: ({ limits }) => Limits.keeps(limits, resource)
+        onSuccess: ({ limits }) => Exhaustion.keeps(limits, resource)
       })
 
 /** The pool whose money this job's runs spend, if it has a limit of money. Asked before a run is begun or taken up. */

@@ -4,7 +4,7 @@
  * `fold` is the pure reading. The driver keeps one `Draft` and steps it in place with `apply`, because a transcript
  * that were copied for every event would cost more with every turn.
  */
-import { anchor } from "./Limits.ts"
+import { anchor } from "./Deadline.ts"
 import { callsOf, type Message, textOf } from "./Message.ts"
 import * as Money from "./Money.ts"
 import * as Repetition from "./Repetition.ts"

@@ -4,11 +4,19 @@
  * A limit is a ceiling; a reserve is the part under the ceiling that investigation may not touch, kept for a handoff.
  * The rule is pure: it looks at what was used and says whether the next thing may begin.
  */
-import * as Duration from "effect/Duration"
-import * as Option from "effect/Option"
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import * as Money from "./Money.ts"
+
+export {
+  type AmountsInput,
+  defaultTurns,
+  fromInput,
+  InvalidLimits,
+  type LimitsInput,
+  MoneyMode,
+  override
+} from "./LimitsInput.ts"
 
 /** What a tool call or a model call is for. Only handoff work may use a reserve. */
 export const Purpose = Schema.Literals(["investigate", "handoff"])
@@ -27,15 +35,6 @@ const amounts = {
 }
 
 /**
- * How spend is held to its limits of money and tokens: what a model call costs is known when it is over, so that its
- * worst case is either held before it is sent (`hold`), or the last one may pass the limit (absent).
- */
-export const MoneyMode = Schema.Literals(["over-by-one-turn", "hold"])
-export type MoneyMode = typeof MoneyMode.Type
-
-const isMoneyMode = Schema.is(MoneyMode)
-
-/**
  * Limits as they are stored with a run: an absent one is no limit. Money in USD, time in milliseconds, the deadline as
  * ISO 8601. With a deadline, `timeMs` is worked out from it each time the run is taken up.
  */
@@ -46,292 +45,6 @@ export const Limits = Schema.Struct({
   reserve: Schema.optionalKey(Schema.Struct(amounts))
 })
 export type Limits = typeof Limits.Type
-
-type Amounts = Pick<Limits, keyof typeof amounts>
-
-/** How much of each resource, as a user writes it. */
-export interface AmountsInput {
-  /** Model calls that came back. `Infinity` for no limit. */
-  readonly turns?: number | undefined
-  /**
-   * Money, in USD. Spend may pass it by less than the cost of one turn for each model call that runs at the same time;
-   * never with `money: "hold"`. What sub-agents spend counts, and they get no more than what is left.
-   */
-  readonly usd?: number | undefined
-  /** Prompt and completion tokens together, those of sub-agents included. May be passed as money may. */
-  readonly tokens?: number | undefined
-  /** Tool calls that were started, failed attempts included. Never passed. */
-  readonly toolCalls?: number | undefined
-  /** Time that the run was driven, e.g. `"10 minutes"`; time while nobody drives it does not count. */
-  readonly time?: Duration.Input | undefined
-}
-
-/**
- * Limits as a user writes them.
- *
- * @example
- * ```ts
- * import type { Limits } from "checkrein"
- *
- * const limits: Limits.LimitsInput = { turns: 20, usd: 0.05, time: "10 minutes", reserve: { turns: 1 } }
- * ```
- */
-export interface LimitsInput extends AmountsInput {
-  /** A moment by which the run has to end, whoever drives it and however long it sleeps; instead of `time`. */
-  readonly deadline?: Date | string | undefined
-  /**
-   * `over-by-one-turn` (default): a model call is sent while anything is left, so that the last one may pass the limits
-   * of money and tokens. `hold`: its worst case is held before it is sent, and it is sent only if that fits. The worst
-   * case is the prompt by our tokeniser and the output that `RequestParams.maxOutputTokens` allows, so that `hold` is
-   * refused without it, or with a provider that does not enforce it. What another tokeniser counts beyond it is recorded.
-   */
-  readonly money?: MoneyMode | undefined
-  /** The part of each limit that only a handoff may use. */
-  readonly reserve?: AmountsInput | undefined
-}
-
-/**
- * Limits that were written wrongly: a name that is none, what is not a number, negative, or a fraction where only whole
- * numbers make sense.
- */
-export class InvalidLimits extends Schema.TaggedError<InvalidLimits>()("InvalidLimits", {
-  problem: Schema.String
-}) {
-  override get message(): string {
-    return `these limits cannot be used: ${this.problem}`
-  }
-}
-
-/** The turn limit of an agent that names none. */
-export const defaultTurns = 20
-
-const amountNames = ["turns", "usd", "tokens", "toolCalls", "time"]
-const names: Readonly<Record<"limits" | "reserve", ReadonlySet<string>>> = {
-  limits: new Set([...amountNames, "deadline", "money", "reserve"]),
-  reserve: new Set(amountNames)
-}
-
-const shown = (value: unknown): string =>
-  typeof value === "string"
-    ? JSON.stringify(value)
-    : Array.isArray(value)
-      ? "a list"
-      : typeof value === "object" && value !== null
-        ? "an object"
-        : String(value)
-
-const isRecord = (value: unknown): value is object =>
-  typeof value === "object" && value !== null && !Array.isArray(value)
-
-/** Why this is nothing to read limits from, where the compiler was not asked: no object, or with a name that is none. */
-const misshapen = (input: unknown, what: keyof typeof names): InvalidLimits | undefined => {
-  if (!isRecord(input)) {
-    return new InvalidLimits({ problem: `${what} is ${shown(input)}, and must be an object` })
-  }
-  for (const name in input) {
-    if (names[what].has(name)) continue
-    const known = [...names[what]].join(", ")
-    return new InvalidLimits({
-      problem: `there is no ${what === "reserve" ? "reserve of" : "limit"} ${shown(name)}: there are ${known}`
-    })
-  }
-  return undefined
-}
-
-const amountsOf = (input: AmountsInput, where: string): Result.Result<Amounts, InvalidLimits> => {
-  const out: { -readonly [K in keyof Amounts]: Amounts[K] } = {}
-  for (const name of ["turns", "tokens", "toolCalls", "usd"] as const) {
-    const value = input[name]
-    if (value === undefined || (value === Number.POSITIVE_INFINITY && where === "")) continue
-    if (!Number.isFinite(value) || value < 0 || (name !== "usd" && !Number.isSafeInteger(value))) {
-      const kind = name === "usd" ? "a number of USD" : "a whole number"
-      return Result.fail(
-        new InvalidLimits({
-          problem: `${where}${name} is ${shown(value)}, and must be ${kind} of at least 0`
-        })
-      )
-    }
-    // Without the sign of a negative zero, which JSON has no word for.
-    out[name] = value + 0
-  }
-  if (input.time !== undefined) {
-    const duration = Number.isNaN(input.time) ? Option.none() : Duration.fromInput(input.time)
-    const ms = Option.isSome(duration) ? Duration.toMillis(duration.value) : Number.NaN
-    if (Number.isNaN(ms) || ms < 0 || (ms === Number.POSITIVE_INFINITY && where !== "")) {
-      return Result.fail(
-        new InvalidLimits({
-          problem: `${where}time is ${shown(input.time)}, and must be a duration`
-        })
-      )
-    }
-    if (ms !== Number.POSITIVE_INFINITY) out.timeMs = ms
-  }
-  return Result.succeed(out)
-}
-
-const deadlineOf = ({ deadline, time }: LimitsInput): Result.Result<string | undefined, InvalidLimits> => {
-  if (deadline === undefined) return Result.succeed(undefined)
-  const date = new Date(typeof deadline === "string" || deadline instanceof Date ? deadline : Number.NaN)
-  if (Number.isNaN(date.getTime())) {
-    const problem = `deadline is ${deadline instanceof Date ? String(deadline) : shown(deadline)}, and must be a date, as in 2030-01-31T12:00:00Z`
-    return Result.fail(new InvalidLimits({ problem }))
-  }
-  if (time !== undefined && time !== Number.POSITIVE_INFINITY) {
-    return Result.fail(
-      new InvalidLimits({ problem: "time and deadline are both set, and only one can count" })
-    )
-  }
-  return Result.succeed(date.toISOString())
-}
-
-/**
- * Reads limits as a user writes them. The turn limit defaults to 20; `Infinity` lifts a limit. A reserve larger than
- * its limit, or without one, is refused, and so is a name that is none: a limit that is misspelt would be no limit.
- *
- * @example
- * ```ts
- * import * as Result from "effect/Result"
- * import { Limits } from "checkrein"
- *
- * const limits = Result.getOrThrow(Limits.fromInput({ usd: 0.05, time: "10 minutes" }))
- * limits.turns // => 20
- * limits.timeMs // => 600000
- * ```
- */
-export const fromInput = (input: LimitsInput = {}): Result.Result<Limits, InvalidLimits> =>
-  Result.gen(function* () {
-    const wrong = misshapen(input, "limits")
-    if (wrong !== undefined) return yield* Result.fail(wrong)
-    const { money, turns = defaultTurns } = input
-    if (money !== undefined && !isMoneyMode(money)) {
-      const problem = `money is ${shown(money)}, and must be "over-by-one-turn" or "hold"`
-      return yield* Result.fail(new InvalidLimits({ problem }))
-    }
-    const deadline = yield* deadlineOf(input)
-    const limits: Limits = {
-      ...(yield* amountsOf({ ...input, turns }, "")),
-      ...(deadline === undefined ? undefined : { deadline }),
-      ...(money === "hold" ? { money: "hold" as const } : undefined)
-    }
-    if (input.reserve === undefined) return limits
-    const wrongReserve = misshapen(input.reserve, "reserve")
-    if (wrongReserve !== undefined) return yield* Result.fail(wrongReserve)
-    const reserve = yield* amountsOf(input.reserve, "reserve.")
-    for (const name of ["turns", "usd", "tokens", "toolCalls", "timeMs"] as const) {
-      const kept = reserve[name]
-      if (kept === undefined || kept === 0) continue
-      if (name === "timeMs" && deadline !== undefined) continue
-      const limit = limits[name]
-      if (limit === undefined || kept > limit) {
-        const problem = `reserve.${name} is ${kept}, more than the limit of ${limit ?? "none at all"}`
-        return yield* Result.fail(new InvalidLimits({ problem }))
-      }
-    }
-    return { ...limits, reserve }
-  })
-
-const named = (input: LimitsInput): LimitsInput =>
-  Object.fromEntries(Object.entries(input).filter(([, value]) => value !== undefined))
-
-/**
- * `over` on top of `under`: each limit that `over` names replaces the one below it. With a limit that is lifted goes its
- * reserve.
- *
- * @example
- * ```ts
- * import { Limits } from "checkrein"
- *
- * Limits.override({ turns: 20, usd: 0.05 }, { turns: 40 }) // => { turns: 40, usd: 0.05 }
- * ```
- */
-export const override = (under: LimitsInput, over: LimitsInput): LimitsInput => {
-  // What is no limits at all is for `fromInput` to refuse.
-  for (const given of [under, over]) if (!isRecord(given)) return given
-  for (const given of [over, under]) {
-    if (given.reserve !== undefined && !isRecord(given.reserve)) return given
-  }
-  const lifted = Object.entries(over).flatMap(([name, value]) =>
-    value === Number.POSITIVE_INFINITY ? [[name, 0]] : []
-  )
-  const reserves = [under.reserve, over.reserve].some((reserve) => reserve !== undefined)
-  // A run ends by its time or by a date: naming one replaces the other.
-  const { deadline, time, ...rest } = under
-  const byTime = over.time !== undefined || over.deadline !== undefined ? {} : named({ time, deadline })
-  return {
-    ...rest,
-    ...byTime,
-    ...named(over),
-    ...(reserves
-      ? { reserve: { ...under.reserve, ...Object.fromEntries(lifted), ...named(over.reserve ?? {}) } }
-      : undefined)
-  }
-}
-
-/**
- * The same limits, none of them above `most`; a reserve never exceeds its limit.
- *
- * @example
- * ```ts
- * import { Limits } from "checkrein"
- *
- * Limits.lower({ turns: 20, usd: 0.05 }, { usd: 0.01 }) // => { turns: 20, usd: 0.01 }
- * ```
- */
-export const lower = (limits: Limits, most: { readonly usd?: number; readonly tokens?: number }): Limits => {
-  const least = (a: number | undefined, b: number | undefined) =>
-    a === undefined ? b : b === undefined ? a : Math.min(a, b)
-  const lowered: { -readonly [K in keyof Limits]: Limits[K] } = { ...limits }
-  const reserve: { -readonly [K in keyof Amounts]: Amounts[K] } = { ...limits.reserve }
-  for (const name of ["usd", "tokens"] as const) {
-    const limit = least(limits[name], most[name])
-    if (limit !== undefined) lowered[name] = limit
-    const kept = least(reserve[name], limit)
-    if (kept !== undefined && reserve[name] !== undefined) reserve[name] = kept
-  }
-  return limits.reserve === undefined ? lowered : { ...lowered, reserve }
-}
-
-/**
- * Stored limits in the form in which a user writes them.
- *
- * @example
- * ```ts
- * import { Limits } from "checkrein"
- *
- * Limits.toInput({ turns: 20, timeMs: 600_000 }) // => { turns: 20, time: 600000 }
- * ```
- */
-export const toInput = (limits: Limits): LimitsInput => {
-  const amounts = ({ timeMs, ...rest }: Amounts): AmountsInput => ({
-    ...rest,
-    ...(timeMs === undefined ? undefined : { time: timeMs })
-  })
-  const { deadline, reserve, money, timeMs, ...top } = limits
-  return {
-    ...top,
-    ...(deadline !== undefined ? { deadline } : timeMs === undefined ? undefined : { time: timeMs }),
-    ...(money === undefined ? undefined : { money }),
-    turns: limits.turns ?? Number.POSITIVE_INFINITY,
-    ...(reserve === undefined ? undefined : { reserve: amounts(reserve) })
-  }
-}
-
-/**
- * The limits of a run that is taken up at this moment (ISO 8601), after having been driven for so long (milliseconds): a
- * deadline becomes the time that is left until then.
- *
- * @example
- * ```ts
- * import { Limits } from "checkrein"
- *
- * const limits = Limits.anchor({ deadline: "2026-01-01T12:00:00.000Z" }, "2026-01-01T11:59:00.000Z", 5_000)
- * limits.timeMs // => 65000
- * ```
- */
-export const anchor = (limits: Limits, at: string, elapsedMs: number): Limits =>
-  limits.deadline === undefined
-    ? limits
-    : { ...limits, timeMs: elapsedMs + Math.max(0, Date.parse(limits.deadline) - Date.parse(at)) }
 
 /** What a run has used so far. Money in USD, time in milliseconds. */
 export interface Used {
@@ -445,38 +158,6 @@ export const timeLeftMs = ({ reserve, timeMs }: Limits, elapsedMs: number, purpo
   if (timeMs === undefined) return Number.POSITIVE_INFINITY
   const kept = purpose === "investigate" ? (reserve?.timeMs ?? 0) : 0
   return Math.max(0, timeMs - kept - elapsedMs)
-}
-
-/**
- * Whether a part of a resource is kept for the handoff.
- *
- * @example
- * ```ts
- * import { Limits } from "checkrein"
- *
- * Limits.keeps({ turns: 20, reserve: { turns: 1 } }, "turns") // => true
- * ```
- */
-export const keeps = ({ reserve }: Limits, resource: Resource): boolean => {
-  const name = rows.find(([each]) => each === resource)?.[1]
-  return name !== undefined && (reserve?.[name] ?? 0) > 0
-}
-
-/**
- * The same limit with what has been used of it by now, unless it is that of a pool; `undefined` stays what it is.
- *
- * @example
- * ```ts
- * import { Limits } from "checkrein"
- *
- * const used: Limits.Used = { turns: 3, usd: 0.01, tokens: 900, toolCalls: 2, timeMs: 4000 }
- * Limits.refresh({ resource: "turns", used: 2, limit: 3 }, used) // => { resource: "turns", used: 3, limit: 3 }
- * ```
- */
-export const refresh = (exhausted: Exhausted | undefined, used: Used): Exhausted | undefined => {
-  const name = rows.find(([resource]) => resource === exhausted?.resource)?.[1]
-  if (exhausted === undefined || name === undefined) return undefined
-  return exhausted.pool === undefined ? { ...exhausted, used: used[name] } : exhausted
 }
 
 /** A claim that was refused, and the resource that was short. */

@@ -1,6 +1,7 @@
 /**
  * What a run does next: a pure function of its state. The loop is the interpreter of these steps.
  */
+import { outOf, refresh } from "./Exhaustion.ts"
 import * as Limits from "./Limits.ts"
 import type { Reason, RunStatus } from "./RunEvent.ts"
 import type { PendingCall, RunState } from "./RunState.ts"
@@ -62,36 +63,6 @@ const stop = (ending: Ending): Step => ({ _tag: "Stop", ending })
 const list = (calls: ReadonlyArray<{ readonly tool: string; readonly callId: string }>): string =>
   calls.map((call) => `${call.tool} (${call.callId})`).join(", ")
 
-const unit: Record<Limits.Resource, (amount: number) => string> = {
-  turns: (n) => `${n} turns`,
-  usd: (n) => `$${n}`,
-  tokens: (n) => `${n} tokens`,
-  time: (n) => `${Math.round(n)} ms`,
-  tool_calls: (n) => `${n} tool calls`
-}
-
-/**
- * How a run of these limits ends that has run out of something.
- *
- * @example
- * ```ts
- * import { NextStep } from "checkrein"
- *
- * NextStep.outOf({ resource: "turns", used: 3, limit: 3 }).status // => "max_turns_exceeded"
- * ```
- */
-export const outOf = (exhausted: Limits.Exhausted, limits: Limits.Limits = {}): Ending => {
-  const { limit, pool, resource, used } = exhausted
-  const amount = unit[resource]
-  const whose = pool === undefined ? "" : `the budget pool ${pool} has `
-  const kept = pool === undefined && used < limit && Limits.keeps(limits, resource)
-  const rest = kept ? ", and the rest was kept for its handoff" : ""
-  const detail = `${whose}used ${amount(used)} of a limit of ${amount(limit)}${rest}`
-  return resource === "turns"
-    ? { status: "max_turns_exceeded", reason: "max_turns", detail, exhausted }
-    : { status: "budget_exceeded", reason: "max_budget", detail, exhausted }
-}
-
 const interrupted = (reason: Reason, detail: string): Step => stop({ status: "interrupted", reason, detail })
 
 const mayStart = (call: PendingCall): boolean =>
@@ -144,7 +115,7 @@ const claimed = (
 const limited = (state: RunState, elapsedMs: number): Step | undefined => {
   const used = State.used(state, elapsedMs)
   const hard = Limits.exhausted(state.limits, used, "handoff")
-  if (hard !== undefined) return stop(outOf(Limits.refresh(state.exhausted, used) ?? hard, state.limits))
+  if (hard !== undefined) return stop(outOf(refresh(state.exhausted, used) ?? hard, state.limits))
   if (state.phase === "handoff") return undefined
   const soft = Limits.exhausted(state.limits, used, "investigate")
   return soft === undefined ? undefined : { _tag: "BeginHandoff", exhausted: soft }
@@ -184,12 +155,7 @@ export const nextStep = (state: RunState, rules: Rules, elapsedMs: number): Step
 
   if (pending.length === 0 && state.answered) {
     return state.phase === "handoff" && state.exhausted !== undefined
-      ? stop(
-          outOf(
-            Limits.refresh(state.exhausted, State.used(state, elapsedMs)) ?? state.exhausted,
-            state.limits
-          )
-        )
+      ? stop(outOf(refresh(state.exhausted, State.used(state, elapsedMs)) ?? state.exhausted, state.limits))
       : stop({
           status: "completed",
           reason: "answered",
@@ -236,7 +202,7 @@ export const nextStep = (state: RunState, rules: Rules, elapsedMs: number): Step
       // A model that was told, was refused and asks for nothing else again would go on so until its turns are used up.
       const { strayedInTurn: before } = state
       if (before !== undefined && before < first.turn && refused.length === pending.length) {
-        return stop(outOf(Limits.refresh(exhausted, State.used(state, elapsedMs)) ?? exhausted, state.limits))
+        return stop(outOf(refresh(exhausted, State.used(state, elapsedMs)) ?? exhausted, state.limits))
       }
       return {
         _tag: "AnswerCalls",

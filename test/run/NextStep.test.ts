@@ -1,7 +1,7 @@
 /** The order in which the core decides, tried on states in which several things are true at once. */
 import { describe, expect, it } from "@effect/vitest"
 import type { Limits } from "../../src/run/Limits.ts"
-import { nextStep, outOf, type Rules, type Step } from "../../src/run/NextStep.ts"
+import { nextStep, type Rules, type Step } from "../../src/run/NextStep.ts"
 import type { Body } from "../../src/run/RunEvent.ts"
 import {
   type Asked,
@@ -335,14 +335,6 @@ describe("limits", () => {
       }
     })
     if (step._tag === "Stop") expect(step.ending.detail).toContain("$0.01078")
-  })
-
-  it("say that what is left of a limit was kept for the handoff", () => {
-    const exhausted = { resource: "tool_calls", used: 2, limit: 3 } as const
-    const kept = "used 2 tool calls of a limit of 3 tool calls, and the rest was kept for its handoff"
-    expect(outOf(exhausted, { toolCalls: 3, reserve: { toolCalls: 1 } }).detail).toBe(kept)
-    expect(outOf(exhausted, { toolCalls: 3 }).detail).not.toContain("kept")
-    expect(outOf({ ...exhausted, used: 3 }, { reserve: { toolCalls: 1 } }).detail).not.toContain("kept")
   })
 
   it("of time are held against the time that is told, not against the last event", () => {

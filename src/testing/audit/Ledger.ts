@@ -5,7 +5,8 @@
  */
 import type * as Schema from "effect/Schema"
 import * as Digest from "../../loop/Digest.ts"
-import * as Limits from "../../run/Limits.ts"
+import { anchor } from "../../run/Deadline.ts"
+import type * as Limits from "../../run/Limits.ts"
 import { callsOf } from "../../run/Message.ts"
 import * as Money from "../../run/Money.ts"
 import type { Of, PlannedCall, RunEvent, Suspension } from "../../run/RunEvent.ts"
@@ -233,7 +234,7 @@ const resume = (ledger: Ledger, event: Of<"run_resumed">): void => {
   ledger.stopped = undefined
   ledger.failedAttempts = 0
   ledger.submitted = false
-  ledger.limits = Limits.anchor(ledger.limits, event.at, event.elapsedMs)
+  ledger.limits = anchor(ledger.limits, event.at, event.elapsedMs)
   if (ledger.phase === "handoff" || event.messages.length > 0) ledger.answered = false
   ledger.phase = "investigate"
   ledger.inbox = Math.max(ledger.inbox, event.inbox)
@@ -260,10 +261,10 @@ const step = (ledger: Ledger, event: RunEvent): void => {
   switch (event.type) {
     case "run_started":
       ledger.contract = event.contract?.tool
-      ledger.limits = Limits.anchor(event.limits, event.at, event.elapsedMs)
+      ledger.limits = anchor(event.limits, event.at, event.elapsedMs)
       return
     case "limits_changed":
-      ledger.limits = Limits.anchor(event.limits, event.at, event.elapsedMs)
+      ledger.limits = anchor(event.limits, event.at, event.elapsedMs)
       return
     case "run_resumed":
       resume(ledger, event)

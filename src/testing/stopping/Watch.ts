@@ -6,6 +6,7 @@ import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import * as Digest from "../../loop/Digest.ts"
 import * as Limits from "../../run/Limits.ts"
+import { toInput } from "../../run/LimitsInput.ts"
 import type { Of, RunEvent } from "../../run/RunEvent.ts"
 import * as Ledger from "../audit/Ledger.ts"
 import * as Room from "../audit/Room.ts"
@@ -45,7 +46,7 @@ const room = Room.check(graceMs)
 
 const ruled = (event: RunEvent, { limits }: Rules): RunEvent => {
   if (event.type !== "run_started" || limits === undefined) return event
-  const replaced = Limits.fromInput(Limits.override(Limits.toInput(event.limits), limits))
+  const replaced = Limits.fromInput(Limits.override(toInput(event.limits), limits))
   return Result.isSuccess(replaced) ? { ...event, limits: replaced.success } : event
 }
 
