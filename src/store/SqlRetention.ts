@@ -3,6 +3,7 @@ import * as Effect from "effect/Effect"
 import type * as SqlClient from "effect/sql/SqlClient"
 import type { SqlError } from "effect/sql/SqlError"
 import { RunBusy, RunNotFound, type RunStoreError } from "./RunStore.ts"
+import { firstKey } from "./SqlEvents.ts"
 import { nowText } from "./SqlLeases.ts"
 import { type Execute, type Transact, textOf } from "./SqlTransaction.ts"
 
@@ -18,9 +19,15 @@ export const make = (
     )
     SELECT f.run_id, f.run_no, CASE WHEN l.until_ms > ${now} THEN 1 ELSE 0 END AS busy
     FROM family f LEFT JOIN checkrein_leases l ON l.run_id = f.run_id`)
-  const byNumber = ["events", "tags", "runs"].map((table) =>
-    textOf(sql`DELETE FROM ${sql(`checkrein_${table}`)} WHERE run_no = ${0}`)
-  )
+  const byNumber = [
+    sql.onDialectOrElse({
+      pg: () => textOf(sql`DELETE FROM checkrein_events WHERE run_no = ${0}`),
+      orElse: () =>
+        `DELETE FROM checkrein_events WHERE id >= ${firstKey("?1")} AND id < ${firstKey("?1 + 1")}`
+    }),
+    textOf(sql`DELETE FROM checkrein_tags WHERE run_no = ${0}`),
+    textOf(sql`DELETE FROM checkrein_runs WHERE run_no = ${0}`)
+  ]
   const byId = [
     textOf(sql`DELETE FROM checkrein_commands WHERE run_id = ${""}`),
     textOf(sql`DELETE FROM checkrein_leases WHERE run_id = ${""} AND until_ms <= ${now}`)

@@ -6,6 +6,7 @@
 import * as Effect from "effect/Effect"
 import * as SqlClient from "effect/sql/SqlClient"
 import type { RunStoreError } from "./RunStore.ts"
+import * as SqlEvents from "./SqlEvents.ts"
 import * as SqlMigrations from "./SqlMigrations.ts"
 
 /** The types of columns that the databases name differently. Postgres sorts text by language unless told not to. */
@@ -111,12 +112,34 @@ const checksums = Effect.gen(function* () {
   yield* sql`ALTER TABLE checkrein_events ADD COLUMN checksum INTEGER`
 })
 
+/** On SQLite one key of an event instead of a row and an index entry beside it. */
+const packed = Effect.gen(function* () {
+  const sql = yield* SqlClient.SqlClient
+  yield* sql.onDialectOrElse({
+    pg: () => Effect.void,
+    orElse: () =>
+      Effect.gen(function* () {
+        yield* sql`ALTER TABLE checkrein_events RENAME TO checkrein_events_before`
+        yield* sql`CREATE TABLE checkrein_events (
+    ${sql.literal(SqlEvents.keyColumns)},
+    body TEXT NOT NULL,
+    checksum INTEGER
+  )`
+        yield* sql`INSERT INTO checkrein_events (id, body, checksum)
+    SELECT ${sql.literal(SqlEvents.firstKey("run_no"))} + seq, body, checksum
+    FROM checkrein_events_before ORDER BY run_no, seq`
+        yield* sql`DROP TABLE checkrein_events_before`
+      })
+  })
+})
+
 const migrations = {
   "1_runs": runs,
   "2_sharing": sharing,
   "3_tags": tags,
   "4_parents": parents,
-  "5_checksums": checksums
+  "5_checksums": checksums,
+  "6_packed": packed
 }
 
 /** Makes or updates the tables. */

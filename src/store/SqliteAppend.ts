@@ -5,6 +5,7 @@ import type { SqlError } from "effect/sql/SqlError"
 import * as RunEvent from "../run/RunEvent.ts"
 import { checksum } from "./Checksum.ts"
 import type { Append, RunStoreError } from "./RunStore.ts"
+import { firstKey } from "./SqlEvents.ts"
 import type { Due, SqlLeases } from "./SqlLeases.ts"
 import { type Execute, type Transact, textOf } from "./SqlTransaction.ts"
 
@@ -38,10 +39,8 @@ export const make = (
   const insert = (count: number): string => {
     const known = inserts.get(count)
     if (known !== undefined) return known
-    const row = { run_no: 0, seq: 0, body: "", checksum: 0 }
-    const text = textOf(
-      sql`INSERT INTO checkrein_events ${sql.insert([row, ...Array.from({ length: count - 1 }, () => row)])}`
-    )
+    const rows = Array.from({ length: count }, () => `(${firstKey("?")} + ?, ?, ?)`)
+    const text = `INSERT INTO checkrein_events (id, body, checksum) VALUES ${rows.join(", ")}`
     inserts.set(count, text)
     return text
   }

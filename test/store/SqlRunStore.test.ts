@@ -79,16 +79,29 @@ describeBoth("a journal that is not whole", (test) => {
     {
       name: "an event too many",
       damage: (sql: SqlClient.SqlClient) =>
-        sql`INSERT INTO checkrein_events (run_no, seq, body) VALUES (1, 5, ${bodyOf(event("a", 5))})`,
+        sql.onDialectOrElse({
+          pg: () =>
+            sql`INSERT INTO checkrein_events (run_no, seq, body) VALUES (1, 5, ${bodyOf(event("a", 5))})`,
+          orElse: () =>
+            sql`INSERT INTO checkrein_events (id, body) SELECT MAX(id) + 1, ${bodyOf(event("a", 5))} FROM checkrein_events`
+        }),
       error: { kind: "corrupt", seq: 5, message: /run a: event 5 is one more than its summary counts/ }
     },
     {
       name: "two events swapped",
       damage: (sql: SqlClient.SqlClient) =>
-        Effect.andThen(
-          sql`UPDATE checkrein_events SET seq = 5 - seq + 100 WHERE seq IN (2, 3)`,
-          sql`UPDATE checkrein_events SET seq = seq - 100 WHERE seq > 100`
-        ),
+        sql.onDialectOrElse({
+          pg: () =>
+            Effect.andThen(
+              sql`UPDATE checkrein_events SET seq = 5 - seq + 100 WHERE seq IN (2, 3)`,
+              sql`UPDATE checkrein_events SET seq = seq - 100 WHERE seq > 100`
+            ),
+          orElse: () =>
+            Effect.andThen(
+              sql`UPDATE checkrein_events SET id = id + 5 - 2 * seq + 100 WHERE seq IN (2, 3)`,
+              sql`UPDATE checkrein_events SET id = id - 100 WHERE seq > 100`
+            )
+        }),
       error: { kind: "corrupt", seq: 2, message: /event 2 of run a .* says that it is event 3/ }
     },
     {
