@@ -19,6 +19,7 @@ import * as Keepable from "./Keepable.ts"
 import * as PostgresAppend from "./PostgresAppend.ts"
 import { reconnecting } from "./Reconnect.ts"
 import { LeaseTime, RunNotFound, RunStore, RunStoreError, RunSummary, StaleWriter } from "./RunStore.ts"
+import * as SqlEvents from "./SqlEvents.ts"
 import { isRepeated, storeError } from "./SqlFailure.ts"
 import * as SqliteAppend from "./SqliteAppend.ts"
 import * as SqlLeases from "./SqlLeases.ts"
@@ -154,13 +155,15 @@ export const make: Effect.Effect<RunStore["Service"], RunStoreError, SqlClient.S
         })
       },
 
-      read: (runId, from = 0) =>
-        sql<EventRow>`SELECT r.seq AS total, e.seq AS seq, e.body AS body, e.checksum AS checksum
-        FROM checkrein_runs r LEFT JOIN checkrein_events e ON e.run_no = r.run_no AND e.seq >= ${from}
-        WHERE r.run_id = ${runId} ORDER BY e.seq`.pipe(
+      read: (runId, from = 0) => {
+        const { by, on } = SqlEvents.following(sql, from)
+        return sql<EventRow>`SELECT r.seq AS total, e.seq AS seq, e.body AS body, e.checksum AS checksum
+        FROM checkrein_runs r LEFT JOIN checkrein_events e ON ${on}
+        WHERE r.run_id = ${runId} ORDER BY ${by}`.pipe(
           readFor(runId),
           Effect.flatMap((rows) => Effect.fromResult(eventsOf(runId, from, rows)))
-        ),
+        )
+      },
 
       summary: (runId) =>
         Effect.gen(function* () {
