@@ -64,9 +64,14 @@ export const check = Effect.fnUntraced(function* (
 ) {
   yield* journal.commit()
   const messages = conversation.mirror.of(journal.state().messages).content
-  for (const { args, argsDigest, callId, tool: name } of calls) {
-    const tool = Plan.toolOf(job, name)
-    const decoded = tool === undefined ? Option.none() : yield* Plan.decodeArgs(tool, args)
+  // How long arguments take to be read is up to their schema, so it is done before anything is staged.
+  const read = yield* Effect.forEach(calls, (call) => {
+    const tool = Plan.toolOf(job, call.tool)
+    const decoded = tool === undefined ? Effect.succeedNone : Plan.decodeArgs(tool, call.args)
+    return Effect.map(decoded, (decoded) => ({ call, tool, decoded }))
+  })
+  for (const { call, decoded, tool } of read) {
+    const { args, argsDigest, callId, tool: name } = call
     if (tool === undefined || Option.isNone(decoded)) {
       const reason = "the arguments do not fit the tool, so it will not run"
       journal.stage({

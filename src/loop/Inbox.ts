@@ -50,15 +50,33 @@ export const cancelReasonOf = (cause: Cause.Cause<unknown>): string | undefined 
   Context.get(Cause.annotations(cause), CancelReason)
 
 /**
- * Turns commands from outside into events. A decision counts for a call that waits for one and still has the arguments
- * that were decided about; any other is left where it is. Edited arguments that do not fit the tool are answered with the
- * problem, and the call still waits. Says whether anything was settled.
+ * The numbers of the commands that give a call arguments which do not fit its tool. How long arguments take to be read is
+ * up to their schema, so this is asked before anything is staged.
  */
-export const takeIn = Effect.fnUntraced(function* (
+export const misfits = Effect.fnUntraced(function* (
   job: Job,
-  journal: Journal,
+  { pending }: RunState,
   commands: ReadonlyArray<Numbered>
 ) {
+  const ids = new Set<number>()
+  for (const { command, id } of commands) {
+    if (command.type !== "decide" || command.args === undefined) continue
+    const call = pending.find(({ approval, callId }) => approval === "required" && callId === command.callId)
+    if (call !== undefined && !(yield* fits(job, call, command.args))) ids.add(id)
+  }
+  return ids
+})
+
+/**
+ * Turns commands from outside into events, and stages them. A decision counts for a call that waits for one and still has
+ * the arguments that were decided about; any other is left where it is. Edited arguments that do not fit the tool are
+ * answered with the problem, and the call still waits. Says whether anything was settled.
+ */
+export const takeIn = (
+  journal: Journal,
+  commands: ReadonlyArray<Numbered>,
+  misfits: ReadonlySet<number>
+): boolean => {
   let changed = false
   for (const { command, id } of commands) {
     if (command.type === "cancel") continue
@@ -88,10 +106,8 @@ export const takeIn = Effect.fnUntraced(function* (
     } else if (command.type === "decide" && call.approval === "required" && call.status === "waiting") {
       if (command.argsDigest !== undefined && command.argsDigest !== call.argsDigest) continue
       const { args, decision, reason } = command
-      if (args !== undefined && !(yield* fits(job, call, args))) {
-        const given = Nesting.isTooDeep(args)
-          ? `they are nested more than ${Nesting.deepest} levels deep`
-          : Digest.canonical(args)
+      if (args !== undefined && misfits.has(id)) {
+        const given = Nesting.isTooDeep(args) ? `they are ${Nesting.tooDeep}` : Digest.canonical(args)
         const problem = `the arguments given with the approval do not fit ${call.tool}: ${given}`
         const { argsDigest, tool } = call
         journal.stage({
@@ -120,7 +136,7 @@ export const takeIn = Effect.fnUntraced(function* (
     changed = true
   }
   return changed
-})
+}
 
 const fits = (job: Job, call: PendingCall, args: PendingCall["args"]): Effect.Effect<boolean> => {
   const tool = Plan.toolOf(job, call.tool)
@@ -145,7 +161,8 @@ export const somethingArrived = Effect.fnUntraced(function* (job: Job, journal: 
   if (reason !== "approval" && reason !== "input" && reason !== "unknown_outcome") return false
   const store = yield* RunStore
   yield* journal.commit()
-  return yield* takeIn(job, journal, yield* store.inbox(journal.runId, journal.state().inbox))
+  const commands = yield* store.inbox(journal.runId, journal.state().inbox)
+  return takeIn(journal, commands, yield* misfits(job, journal.state(), commands))
 })
 
 /**

@@ -133,6 +133,7 @@ export const resume = Effect.fnUntraced(function* (
   yield* PoolClaims.settleAgain(job, last)
   const told = yield* Orphans.unheard(job, state)
   const commands = yield* store.inbox(runId, state.inbox)
+  const misfits = yield* Inbox.misfits(job, state, commands)
   const question = RunExit.questionOf(state)
   if (message !== undefined && question !== undefined && question.runId !== runId) {
     yield* store.send(question.runId, {
@@ -151,7 +152,7 @@ export const resume = Effect.fnUntraced(function* (
   })
   if (limits !== undefined) journal.stage({ type: "limits_changed", limits })
   if (answer !== undefined) journal.stage(answer)
-  yield* Inbox.takeIn(job, journal, commands)
+  Inbox.takeIn(journal, commands, misfits)
   // Somebody pressed Stop, and the driver died before it heard of it, or this one was not listening yet.
   const since = state.status === "running" ? state.inbox : sent
   const cancel = commands.find(({ command, id }) => command.type === "cancel" && id > since)

@@ -1,11 +1,13 @@
 import { describe, expect } from "@effect/vitest"
 import * as Tool from "effect/ai/Tool"
 import * as Toolkit from "effect/ai/Toolkit"
+import * as Clock from "effect/Clock"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
 import * as Schema from "effect/Schema"
+import * as SchemaGetter from "effect/SchemaGetter"
 import { Agent, type RunEvent, RunStore, ToolFailure, ToolPolicy } from "../../src/index.ts"
 import * as Scripted from "../../src/provider/Scripted.ts"
 import {
@@ -1103,4 +1105,76 @@ describe("a Stop", () => {
       expect(ran).toEqual(["ask x"])
     }
   )
+})
+
+describe("arguments that take their time to be read", () => {
+  /** A store that expects every event to be stored in the moment in which it is written. */
+  const prompt = Effect.map(RunStore.RunStore, (store): RunStore.RunStore["Service"] => ({
+    ...store,
+    append: (append) =>
+      Effect.andThen(
+        Effect.map(Clock.currentTimeMillis, (now) => {
+          const times = append.events.map(({ at, type }) => [type, Date.parse(at)])
+          expect(times).toEqual(append.events.map(({ type }) => [type, now]))
+        }),
+        store.append(append)
+      )
+  }))
+
+  const slowly = Schema.String.pipe(
+    Schema.decodeTo(Schema.String, {
+      decode: SchemaGetter.transformEffect((text: string) => Effect.as(Effect.sleep("3 seconds"), text)),
+      encode: SchemaGetter.passthrough()
+    })
+  )
+
+  const slow = Effect.gen(function* () {
+    const tools = Toolkit.make(
+      Tool.make("ask", {
+        parameters: Schema.Struct({ q: slowly }),
+        success: Schema.String,
+        needsApproval: true
+      })
+    )
+    const agent = Agent.make("a", { toolkit: tools }).pipe(
+      Agent.provide(tools.toLayer({ ask: ({ q }) => Effect.succeed(q) })),
+      Agent.provide(once(call("ask", "c1"), call("ask", "c2")).layer)
+    )
+    return { agent, store: yield* prompt }
+  })
+
+  const decideBoth = Effect.gen(function* () {
+    yield* Agent.decide({ runId: "r", callId: "c1" }, Agent.approve())
+    yield* Agent.decide({ runId: "r", callId: "c2" }, Agent.approve({ args: { q: "y" } }))
+  })
+
+  check("hold nothing up that is not stored yet: decided while nobody drives the run", function* () {
+    const { agent, store } = yield* slow
+    const here = Effect.provideService(RunStore.RunStore, store)
+    expectTag((yield* withTime(here(run(agent)))).exit, "ApprovalRequired")
+    yield* decideBoth
+    const { exit } = yield* withTime(here(resume(agent)))
+    expectTag(exit, "Completed")
+    expect(resultOf(exit, "c2").content).toContain("y")
+  })
+
+  check("hold nothing up that is not stored yet: decided while the run is about to stop", function* () {
+    const { agent, store } = yield* slow
+    let asked = false
+    const meanwhile: RunStore.RunStore["Service"] = {
+      ...store,
+      inbox: (runId, from) =>
+        Effect.gen(function* () {
+          const required = of(yield* store.read(runId), "approval_required")
+          if (required.length === 2 && !asked) {
+            asked = true
+            yield* Effect.ignore(Effect.provideService(decideBoth, RunStore.RunStore, store))
+          }
+          return yield* store.inbox(runId, from)
+        }).pipe(Effect.catchTag("RunNotFound", Effect.die))
+    }
+    const { exit } = yield* withTime(Effect.provideService(run(agent), RunStore.RunStore, meanwhile))
+    expectTag(exit, "Completed")
+    expect(asked).toBe(true)
+  })
 })
