@@ -3,6 +3,7 @@
  */
 import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
+import * as Nesting from "./loop/Nesting.ts"
 import * as Words from "./loop/Words.ts"
 import { type RunNotFound, RunStore, type RunStoreError } from "./store/RunStore.ts"
 
@@ -42,7 +43,10 @@ export const reject = (reason?: string): Decision => ({
   ...(reason === undefined ? undefined : { reason })
 })
 
-/** The call does not wait for this: it was decided already, it has other arguments by now, or there is no such call. */
+/**
+ * The call does not wait for this: it was decided already, it has other arguments by now, or there is no such call; or
+ * the arguments given with an approval are nested deeper than a call's may be.
+ */
 export class CallNotPending extends Schema.TaggedError<CallNotPending>()("CallNotPending", {
   runId: Schema.String,
   callId: Schema.String,
@@ -111,6 +115,10 @@ export const decide = (
     const store = yield* RunStore
     const { argsDigest, callId } = yield* waiting(call, "decide")
     const { _tag, ...rest } = decision
+    if ("args" in rest && rest.args !== undefined && Nesting.isTooDeep(rest.args)) {
+      const problem = `the arguments given with the approval are ${Nesting.tooDeep}`
+      return yield* new CallNotPending({ runId: call.runId, callId, problem })
+    }
     const verdict = _tag === "Approve" ? "approved" : "rejected"
     yield* store.send(call.runId, {
       type: "decide",

@@ -5,8 +5,9 @@ import { userInfo } from "node:os"
 import * as Data from "effect/Data"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import * as Schema from "effect/Schema"
+import type * as Schema from "effect/Schema"
 import * as Agent from "../Agent.ts"
+import * as Nesting from "../loop/Nesting.ts"
 import { RunStore, type RunSummary, rootOf } from "../store/RunStore.ts"
 import * as AgentOf from "./AgentOf.ts"
 import * as Ending from "./Ending.ts"
@@ -123,20 +124,21 @@ const about = ({ callId, runId, tool }: Call, recorded: string): Recorded => ({
 
 const byWhom = ({ by }: Said) => (Option.isSome(by) ? Effect.succeed(by.value) : osUser)
 
-const readArgs = Schema.decodeUnknownEffect(Schema.fromJsonString(Schema.Json))
+/** Arguments as they were typed. */
+const readArgs = Effect.fnUntraced(function* (text: string) {
+  const args = yield* Effect.try({
+    try: (): Schema.Json => JSON.parse(text),
+    catch: () => new Output.UsageError({ message: `--args is not JSON: ${text}` })
+  })
+  if (Nesting.isTooDeep(args))
+    return yield* new Output.UsageError({ message: `--args is ${Nesting.tooDeep}` })
+  return args
+})
 
 /** Approves a call, with other arguments if some are given. */
 export const approve = (input: Input & { readonly args: Option.Option<string> }) =>
   Effect.gen(function* () {
-    const args = Option.isNone(input.args)
-      ? undefined
-      : yield* Effect.mapError(
-          readArgs(input.args.value),
-          () =>
-            new Output.UsageError({
-              message: `--args is not JSON: ${Option.getOrElse(input.args, () => "")}`
-            })
-        )
+    const args = Option.isNone(input.args) ? undefined : yield* readArgs(input.args.value)
     const store = yield* RunStore
     const summary = yield* store.summary(input.id)
     const call = yield* meant(summary, summary.approvals, input.call, "a decision")

@@ -17,5 +17,8 @@ export const isTooDeep = (json: Schema.Json, levels: number = deepest): boolean 
   return false
 }
 
+/** What is to be said of a value that is. */
+export const tooDeep = `nested more than ${deepest} levels deep`
+
 /** What stands in a transcript for arguments or a result that are nested too deep. */
-export const leftOut = `[left out: nested more than ${deepest} levels deep]`
+export const leftOut = `[left out: ${tooDeep}]`

@@ -80,7 +80,7 @@ export const notJson = (tool: string, signature: string | undefined): string =>
 
 /** Arguments that are nested deeper than anything reads, and what the tool takes. */
 export const tooDeep = (tool: string, signature: string | undefined): string =>
-  `Error: the arguments for ${tool} were nested more than ${Nesting.deepest} levels deep, and were not read. It did not run. Call it again with less.${taking(tool, signature)}`
+  `Error: the arguments for ${tool} were ${Nesting.tooDeep}, and were not read. It did not run. Call it again with less.${taking(tool, signature)}`
 
 /** Arguments that do not fit the tool's parameters, why, and what it takes. */
 export const wrongArguments = (tool: string, problem: string, signature: string | undefined): string =>

@@ -185,6 +185,10 @@ describe("approve, reject and resume", () => {
     const { runId } = await start()
     const wrong = await runs("approve", runId, "--args", "{path")
     expect([wrong.code, wrong.stderr]).toEqual([2, "checkrein: --args is not JSON: {path"])
+    for (const depth of [257, 20_000]) {
+      const deep = await runs("approve", runId, "--args", "[".repeat(depth) + "]".repeat(depth))
+      expect([deep.code, deep.stderr]).toEqual([2, "checkrein: --args is nested more than 256 levels deep"])
+    }
     const ended = await runs("approve", runId, "--args", '{"path":"old.log"}', "--resume")
     expect([ended.code, existsSync(file), existsSync(other)]).toEqual([0, true, false])
     expect(ended.stdout).toContain("Deleted old.log.")

@@ -7,7 +7,7 @@ import * as Tool from "effect/ai/Tool"
 import * as Toolkit from "effect/ai/Toolkit"
 import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
-import { Agent } from "../../src/index.ts"
+import { Agent, RunStore } from "../../src/index.ts"
 import * as Nesting from "../../src/loop/Nesting.ts"
 import { readReply } from "../../src/loop/Transcript.ts"
 import * as Scripted from "../../src/provider/Scripted.ts"
@@ -79,7 +79,7 @@ describe("arguments that are nested deep", () => {
     expectValidRequests(bot.requests)
   })
 
-  check("are not taken with an approval: it is asked for again", function* () {
+  const approving = Effect.fnUntraced(function* () {
     const bot = model((turn) =>
       turn === 0 ? Scripted.call("take", { n: 1 }, { id: "c" }) : Scripted.text("done")
     )
@@ -90,7 +90,26 @@ describe("arguments that are nested deep", () => {
     )
     const first = yield* finish(Agent.run(agent, "go", { runId: "r" }))
     const [asked] = expectTag(first.exit, "ApprovalRequired").calls
-    yield* Agent.decide(asked, Agent.approve({ args: { n: JSON.parse(lists(2_000)) } }))
+    return { agent, asked }
+  })
+
+  for (const depth of depths) {
+    check(`are refused when a person gives them with an approval, ${depth} levels deep`, function* () {
+      const { agent, asked } = yield* approving()
+      const given = Agent.approve({ args: JSON.parse(lists(depth)) })
+      const error = yield* Effect.flip(Agent.decide(asked, given))
+      expect(error).toBeInstanceOf(Agent.CallNotPending)
+      expect(error.message).toContain("nested more than 256 levels deep")
+      yield* Agent.decide(asked, Agent.approve())
+      expectTag((yield* finish(Agent.resume(agent, "r"))).exit, "Completed")
+    })
+  }
+
+  check("are not taken from an inbox: the approval is asked for again", function* () {
+    const { agent, asked } = yield* approving()
+    const store = yield* RunStore.RunStore
+    const args = { n: JSON.parse(lists(2_000)) }
+    yield* store.send("r", { type: "decide", callId: asked.callId, decision: "approved", args })
     const second = yield* finish(Agent.resume(agent, "r"))
     const [again] = expectTag(second.exit, "ApprovalRequired").calls
     expect(again.problem).toContain("nested more than 256 levels deep")
