@@ -1,5 +1,6 @@
 import { describe, expect, it } from "@effect/vitest"
 import * as Schema from "effect/Schema"
+import { snapshot } from "../../src/run/Draft.ts"
 import * as Fold from "../../src/run/Fold.ts"
 import * as RunEvent from "../../src/run/RunEvent.ts"
 import * as RunState from "../../src/run/RunState.ts"
@@ -65,7 +66,7 @@ describe("folding", () => {
       Fold.fold(events.slice(cut), state)
       expect(JSON.stringify(state)).toBe(before)
 
-      const seen = Fold.snapshot(state)
+      const seen = snapshot(state)
       for (const event of events.slice(cut)) Fold.apply(state, event)
       expect(JSON.stringify(seen)).toBe(before)
     },

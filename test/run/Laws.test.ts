@@ -3,6 +3,7 @@
  * here from the events themselves, never read from a state.
  */
 import { describe, expect, it } from "@effect/vitest"
+import { snapshot } from "../../src/run/Draft.ts"
 import * as Fold from "../../src/run/Fold.ts"
 import type { Limits } from "../../src/run/Limits.ts"
 import { callsOf } from "../../src/run/Message.ts"
@@ -548,7 +549,7 @@ describe("nextStep is a pure and total function", () => {
         for (const elapsedMs of [draft.elapsedMs, 0, 1e12]) {
           const before = JSON.stringify(draft)
           const step = nextStep(draft, rules, elapsedMs)
-          expect(nextStep(Fold.snapshot(draft), rules, elapsedMs)).toEqual(step)
+          expect(nextStep(snapshot(draft), rules, elapsedMs)).toEqual(step)
           expect(JSON.stringify(draft)).toBe(before)
         }
       }
