@@ -22,14 +22,7 @@ export const serve = ({ json, port }: Input) =>
     const { baseUrl } = yield* ScriptedServer.start({
       scripts,
       port: Option.getOrElse(port, () => 0)
-    }).pipe(
-      Effect.mapError(
-        ({ cause }) =>
-          new Output.CommandFailed({
-            message: `the server cannot listen${Option.isSome(port) ? ` on port ${port.value}` : ""}: ${Output.sentenceOf(cause)}`
-          })
-      )
-    )
+    }).pipe(Effect.mapError(({ message }) => new Output.CommandFailed({ message })))
     const models = scripts.map(({ name }) => name)
     const text = [`export LLM_BASE_URL=${baseUrl}`, `export LLM_MODEL=${BuiltInScript.name}`].join("\n")
     yield* Output.result(json, { baseUrl, models }, text)

@@ -12,7 +12,7 @@ import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as HttpRouter from "effect/http/HttpRouter"
 import * as HttpServer from "effect/http/HttpServer"
-import type * as HttpServerError from "effect/http/HttpServerError"
+import * as HttpServerError from "effect/http/HttpServerError"
 import type * as HttpServerRequest from "effect/http/HttpServerRequest"
 import * as HttpServerResponse from "effect/http/HttpServerResponse"
 import * as Layer from "effect/Layer"
@@ -238,8 +238,21 @@ export const routes = (options: Options): Layer.Layer<never, never, HttpRouter.H
   )
 }
 
+/** The error of a server that cannot listen, with words of its own: effect's has none. */
+class CannotListen extends HttpServerError.ServeError {
+  readonly port: number
+  constructor(port: number, cause: unknown) {
+    super({ cause })
+    this.port = port
+  }
+  override get message(): string {
+    const why = this.cause instanceof Error ? this.cause.message : String(this.cause)
+    return `the server cannot listen on ${this.port === 0 ? "a free port" : `port ${this.port}`}: ${why}`
+  }
+}
+
 /**
- * A listening server on Node. Fails if the port is taken; stops with its scope.
+ * A listening server on Node. Fails if the port is taken, and says so; stops with its scope.
  *
  * @example
  * ```ts
@@ -277,7 +290,11 @@ export const layer = (options: Options & Listen): Layer.Layer<ScriptedServer, Ht
   return HttpRouter.serve(routes(served), {
     disableLogger: true,
     disableListenLog: true
-  }).pipe(Layer.provideMerge(address), Layer.provide(Layer.unwrap(node)))
+  }).pipe(
+    Layer.provideMerge(address),
+    Layer.provide(Layer.unwrap(node)),
+    Layer.catch(({ cause }) => Layer.effect(ScriptedServer, Effect.fail(new CannotListen(port, cause))))
+  )
 }
 
 /**

@@ -206,11 +206,16 @@ describe("ScriptedServer", () => {
     })
   )
 
-  it.effect("says that a port is taken", () =>
+  it.effect("says which port cannot be listened on, and why", () =>
     Effect.gen(function* () {
       const { port } = yield* ScriptedServer.start({ scripts })
       const error = yield* Effect.flip(ScriptedServer.start({ scripts, port }))
       expect(error._tag).toBe("ServeError")
+      expect(error.message).toMatch(
+        new RegExp(`^the server cannot listen on port ${port}: listen EADDRINUSE: .*127\\.0\\.0\\.1:${port}$`)
+      )
+      const elsewhere = yield* Effect.flip(ScriptedServer.start({ scripts, host: "192.0.2.1" }))
+      expect(elsewhere.message).toMatch(/^the server cannot listen on a free port: listen EADDRNOTAVAIL/)
     })
   )
 })
