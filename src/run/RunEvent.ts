@@ -1,10 +1,8 @@
 /**
  * The one vocabulary of a run: its journal, its trace and its stream are made of these events.
  *
- * An event is plain JSON, so that writing it is `JSON.stringify`; reading it goes through the schema. `RunEvent` is
- * what is stored; `LiveEvent` adds what only a watcher sees while it happens.
+ * `RunEvent` is what is stored; `LiveEvent` adds what only a watcher sees while it happens.
  */
-import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import { Exhausted, Limits, Purpose, Resource } from "./Limits.ts"
 import { AssistantMessage, Message } from "./Message.ts"
@@ -384,91 +382,3 @@ export type Ephemeral = typeof Ephemeral.Type
 /** Everything that a watcher of a live run sees. */
 export const LiveEvent = Schema.Union([RunEvent, Ephemeral])
 export type LiveEvent = typeof LiveEvent.Type
-
-/** A stored event that could not be read: which one, and why. */
-export class UnreadableEvent extends Schema.TaggedError<UnreadableEvent>()("UnreadableEvent", {
-  runId: Schema.String,
-  seq: Schema.Natural,
-  kind: Schema.Literals(["corrupt", "newer_version"]),
-  problem: Schema.String
-}) {
-  override get message(): string {
-    return `event ${this.seq} of run ${this.runId} cannot be read: ${this.problem}`
-  }
-}
-
-const decodeEvent = Schema.decodeUnknownResult(RunEvent)
-
-const isObject = (value: unknown): value is Record<string, unknown> =>
-  typeof value === "object" && value !== null
-
-const parse = (text: string): Record<string, unknown> | undefined => {
-  try {
-    const json: unknown = JSON.parse(text)
-    return isObject(json) ? json : undefined
-  } catch {
-    return undefined
-  }
-}
-
-/**
- * An event as it is stored: one line of JSON, without the id of its run, which the store keeps beside it.
- *
- * @example
- * ```ts
- * import { RunEvent } from "checkrein"
- *
- * declare const event: RunEvent.RunEvent
- *
- * const text = RunEvent.encode(event)
- * const again = RunEvent.decode(event.runId, event.seq, text)
- * ```
- */
-export const encode = ({ runId: _, ...event }: RunEvent): string => JSON.stringify(event)
-
-/** What `encode` wrote is an event, if of a type that this build knows. */
-const isKnown = (json: Record<string, unknown>): json is Record<string, unknown> & RunEvent =>
-  typeof json.type === "string" && Object.hasOwn(RunEvent.cases, json.type)
-
-/**
- * Reads what `encode` wrote. The number under which the text was stored must be the event's own: a journal whose rows
- * were swapped is corrupt. A text that is known to be `intact`, every letter of it, needs no schema to be believed: in
- * a long journal the schema takes most of the time.
- *
- * @example
- * ```ts
- * import * as Result from "effect/Result"
- * import { RunEvent } from "checkrein"
- *
- * Result.isFailure(RunEvent.decode("night-shift", 3, '{"v": 1, "type": "tu')) // => true
- * ```
- */
-export const decode = (
-  runId: string,
-  seq: number,
-  text: string,
-  intact = false
-): Result.Result<RunEvent, UnreadableEvent> => {
-  const unreadable = (kind: UnreadableEvent["kind"], problem: string) =>
-    Result.fail(new UnreadableEvent({ runId, seq, kind, problem }))
-  const json = parse(text)
-  if (json === undefined) return unreadable("corrupt", "it is not JSON")
-  if (typeof json.v !== "number" || !Number.isInteger(json.v))
-    return unreadable("corrupt", "it has no version")
-  if (json.v > version) {
-    return unreadable(
-      "newer_version",
-      `it has version ${json.v}, and this build reads up to ${version}; upgrade checkrein`
-    )
-  }
-  if (json.runId !== undefined && json.runId !== runId) {
-    return unreadable("corrupt", `it says that it is of run ${String(json.runId)}`)
-  }
-  // Added in place: a copy of each event is a tenth of what opening a long run costs.
-  json.runId = runId
-  if (intact && json.seq === seq && isKnown(json)) return Result.succeed(json)
-  const event = decodeEvent(json)
-  if (Result.isFailure(event)) return unreadable("corrupt", event.failure.message)
-  if (event.success.seq !== seq) return unreadable("corrupt", `it says that it is event ${event.success.seq}`)
-  return Result.succeed(event.success)
-}

@@ -8,7 +8,7 @@
 import { randomUUID } from "node:crypto"
 import * as Effect from "effect/Effect"
 import type * as SqlClient from "effect/sql/SqlClient"
-import * as RunEvent from "../run/RunEvent.ts"
+import * as EventCodec from "../run/EventCodec.ts"
 import { checksum } from "./Checksum.ts"
 import { answering, reconnecting } from "./Reconnect.ts"
 import type { Append, RunStoreError } from "./RunStore.ts"
@@ -70,7 +70,7 @@ export const make = Effect.fnUntraced(function* (
     const signature = `${store} ${appends++}`
     const { agent, parent, startedAt, status, tags = [] } = summary
     const body = JSON.stringify(summary)
-    const bodies = events.map(RunEvent.encode)
+    const bodies = events.map(EventCodec.encode)
     const common = [
       runId,
       expected,

@@ -13,7 +13,8 @@ import type * as Scope from "effect/Scope"
 import * as SqlClient from "effect/sql/SqlClient"
 import type { SqlError } from "effect/sql/SqlError"
 import { Command, type Numbered } from "../run/Command.ts"
-import * as RunEvent from "../run/RunEvent.ts"
+import * as EventCodec from "../run/EventCodec.ts"
+import type { RunEvent } from "../run/RunEvent.ts"
 import { checksum } from "./Checksum.ts"
 import * as Keepable from "./Keepable.ts"
 import * as PostgresAppend from "./PostgresAppend.ts"
@@ -59,18 +60,18 @@ const eventsOf = (
   runId: string,
   from: number,
   rows: ReadonlyArray<EventRow>
-): Result.Result<ReadonlyArray<RunEvent.RunEvent>, RunNotFound | RunStoreError> => {
+): Result.Result<ReadonlyArray<RunEvent>, RunNotFound | RunStoreError> => {
   const total = rows[0]?.total
   if (total === undefined) return Result.fail(new RunNotFound({ runId }))
   const missing = (seq: number) => Result.fail(corrupt(runId, `event ${seq} is missing`, seq))
-  const events: Array<RunEvent.RunEvent> = []
+  const events: Array<RunEvent> = []
   let next = from
   for (const { body, checksum: stored, seq } of rows) {
     if (seq === null || body === null) break
     if (seq !== next) return missing(next)
     if (seq >= total)
       return Result.fail(corrupt(runId, `event ${seq} is one more than its summary counts`, seq))
-    const event = RunEvent.decode(runId, seq, body, stored === checksum(body))
+    const event = EventCodec.decode(runId, seq, body, stored === checksum(body))
     if (Result.isFailure(event)) {
       const { kind, message } = event.failure
       return Result.fail(

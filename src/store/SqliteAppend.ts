@@ -2,7 +2,7 @@
 import * as Effect from "effect/Effect"
 import type * as SqlClient from "effect/sql/SqlClient"
 import type { SqlError } from "effect/sql/SqlError"
-import * as RunEvent from "../run/RunEvent.ts"
+import * as EventCodec from "../run/EventCodec.ts"
 import { checksum } from "./Checksum.ts"
 import type { Append, RunStoreError } from "./RunStore.ts"
 import { firstKey } from "./SqlEvents.ts"
@@ -82,7 +82,7 @@ export const make = (
   const rowsOf = (run: unknown, events: Append["events"], from: number): ReadonlyArray<unknown> => {
     const rows: Array<unknown> = []
     for (const [index, event] of events.entries()) {
-      const body = RunEvent.encode(event)
+      const body = EventCodec.encode(event)
       rows.push(run, from + index, body, checksum(body))
     }
     return rows

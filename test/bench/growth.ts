@@ -2,7 +2,7 @@
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import { Agent } from "../../src/index.ts"
-import { encode } from "../../src/run/RunEvent.ts"
+import { encode } from "../../src/run/EventCodec.ts"
 import { load, RunStore } from "../../src/store/RunStore.ts"
 import { median } from "./measure.ts"
 import * as Workload from "./workload.ts"

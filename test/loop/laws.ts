@@ -5,9 +5,10 @@
 import { assert } from "@effect/vitest"
 import * as Result from "effect/Result"
 import type * as Wire from "../../src/provider/Wire.ts"
+import * as EventCodec from "../../src/run/EventCodec.ts"
 import * as Fold from "../../src/run/Fold.ts"
 import { callsOf, type Message } from "../../src/run/Message.ts"
-import * as RunEvent from "../../src/run/RunEvent.ts"
+import type * as RunEvent from "../../src/run/RunEvent.ts"
 import * as RunState from "../../src/run/RunState.ts"
 import * as Audit from "../../src/testing/Audit.ts"
 import * as Ledger from "../../src/testing/audit/Ledger.ts"
@@ -54,7 +55,7 @@ export const checkWire = (messages: ReadonlyArray<Wire.Message>): void => {
 
 /** What is stored is what was written. */
 const checkJson = (event: RunEvent.RunEvent): void => {
-  const read = RunEvent.decode(event.runId, event.seq, RunEvent.encode(event))
+  const read = EventCodec.decode(event.runId, event.seq, EventCodec.encode(event))
   assert.isTrue(Result.isSuccess(read), Result.isFailure(read) ? read.failure.message : "")
   if (Result.isSuccess(read)) assert.deepStrictEqual(read.success, event, "an event is plain JSON")
 }

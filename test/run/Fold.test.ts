@@ -1,8 +1,9 @@
 import { describe, expect, it } from "@effect/vitest"
 import * as Schema from "effect/Schema"
 import { snapshot } from "../../src/run/Draft.ts"
+import * as EventCodec from "../../src/run/EventCodec.ts"
 import * as Fold from "../../src/run/Fold.ts"
-import * as RunEvent from "../../src/run/RunEvent.ts"
+import type * as RunEvent from "../../src/run/RunEvent.ts"
 import * as RunState from "../../src/run/RunState.ts"
 import {
   asked,
@@ -118,7 +119,7 @@ describe("JSON", () => {
     { journal: journals() },
     ({ journal: { events, runId } }) => {
       for (const event of events) {
-        const read = RunEvent.decode(runId, event.seq, RunEvent.encode(event))
+        const read = EventCodec.decode(runId, event.seq, EventCodec.encode(event))
         expect(read).toMatchObject({ _tag: "Success" })
         if (read._tag === "Success") expect(read.success).toStrictEqual(event)
       }

@@ -2,45 +2,46 @@ import { describe, expect, it } from "@effect/vitest"
 import * as Arbitrary from "effect/Arbitrary"
 import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
-import * as RunEvent from "../../src/run/RunEvent.ts"
+import { decode, encode } from "../../src/run/EventCodec.ts"
+import { RunEvent, version } from "../../src/run/RunEvent.ts"
 import { call, journals, many, start, started, tools, turn, written } from "./events.ts"
 
 const read = call(tools.read, "c1")
 const events = written([started({ turns: 3 }), ...turn(1, [read]), start(read)], "n1")
 const event = events[2]!
-const json = JSON.parse(RunEvent.encode(event)) as Record<string, unknown>
+const json = JSON.parse(encode(event)) as Record<string, unknown>
 
 const failure = (runId: string, seq: number, text: string) => {
-  const result = RunEvent.decode(runId, seq, text)
+  const result = decode(runId, seq, text)
   return result._tag === "Failure" ? result.failure : undefined
 }
 const changed = (more: Record<string, unknown>) => JSON.stringify({ ...json, ...more })
 
 describe("an event as it is stored", () => {
   it("is one line of JSON that reads back as the event", () => {
-    const text = RunEvent.encode(event)
+    const text = encode(event)
     expect(text).not.toContain("\n")
-    expect(RunEvent.decode("n1", 2, text)).toMatchObject({ _tag: "Success", success: event })
+    expect(decode("n1", 2, text)).toMatchObject({ _tag: "Success", success: event })
   })
 
   it("reads back the same when it is known to be intact, and is believed no further than that", () => {
-    const text = RunEvent.encode(event)
-    expect(RunEvent.decode("n1", 2, text, true)).toEqual(RunEvent.decode("n1", 2, text))
+    const text = encode(event)
+    expect(decode("n1", 2, text, true)).toEqual(decode("n1", 2, text))
     for (const other of [{ seq: 3 }, { runId: "n2" }, { v: 2 }, { type: "dreamt" }]) {
       const changed = JSON.stringify({ ...json, ...other })
-      expect(RunEvent.decode("n1", 2, changed, true)).toEqual(RunEvent.decode("n1", 2, changed))
-      expect(RunEvent.decode("n1", 2, changed, true)._tag).toBe("Failure")
+      expect(decode("n1", 2, changed, true)).toEqual(decode("n1", 2, changed))
+      expect(decode("n1", 2, changed, true)._tag).toBe("Failure")
     }
   })
 
   it("has version, number, date and time driven; the run it belongs to is said where it is stored", () => {
-    expect(json).toMatchObject({ v: RunEvent.version, seq: 2, at: expect.any(String), elapsedMs: 2 })
-    expect(RunEvent.decode("n2", 2, RunEvent.encode(event))).toMatchObject({ success: { runId: "n2" } })
+    expect(json).toMatchObject({ v: version, seq: 2, at: expect.any(String), elapsedMs: 2 })
+    expect(decode("n2", 2, encode(event))).toMatchObject({ success: { runId: "n2" } })
   })
 
   it("of every type goes through the schema unchanged, so that writing it needs no schema", () => {
     const types = new Set<string>()
-    const codec = Schema.toCodecJson(RunEvent.RunEvent)
+    const codec = Schema.toCodecJson(RunEvent)
     const samples = Effect.runSync(Arbitrary.sampleEffect(journals(), { count: 150, size: 300, seed: 7 }))
     for (const journal of samples) {
       for (const one of journal.events) {
@@ -51,7 +52,7 @@ describe("an event as it is stored", () => {
       }
     }
     // what a simulated run never contains would go untested here
-    const all = Object.keys(RunEvent.RunEvent.cases)
+    const all = Object.keys(RunEvent.cases)
     expect(all.filter((type) => !types.has(type))).toEqual([])
   })
 })
@@ -59,9 +60,9 @@ describe("an event as it is stored", () => {
 describe("reading what is not such an event", () => {
   it.each([
     ["nothing", ""],
-    ["half a line", RunEvent.encode(event).slice(0, 40)],
+    ["half a line", encode(event).slice(0, 40)],
     ["a page of HTML", "<html>"],
-    ["two lines", `${RunEvent.encode(event)}\n${RunEvent.encode(event)}`]
+    ["two lines", `${encode(event)}\n${encode(event)}`]
   ])("%s is corrupt, named by run and number", (_, text) => {
     const error = failure("n1", 2, text)
     expect(error).toMatchObject({ _tag: "UnreadableEvent", kind: "corrupt", runId: "n1", seq: 2 })
@@ -81,9 +82,9 @@ describe("reading what is not such an event", () => {
 
   it("a newer version is refused by its name, whatever else it says", () => {
     for (const more of [{}, { type: "dream_started" }, { seq: 9 }, { turn: { nested: true } }]) {
-      const error = failure("n1", 2, changed({ ...more, v: RunEvent.version + 1 }))
+      const error = failure("n1", 2, changed({ ...more, v: version + 1 }))
       expect(error).toMatchObject({ kind: "newer_version", runId: "n1", seq: 2 })
-      expect(error?.message).toContain(`version ${RunEvent.version + 1}`)
+      expect(error?.message).toContain(`version ${version + 1}`)
     }
   })
 
@@ -101,14 +102,14 @@ describe("reading what is not such an event", () => {
   })
 
   it("an event that was stored under another number than its own is corrupt", () => {
-    expect(failure("n1", 3, RunEvent.encode(event))).toMatchObject({ kind: "corrupt", runId: "n1", seq: 3 })
-    expect(RunEvent.decode("n1", 1, RunEvent.encode(events[1]!))._tag).toBe("Success")
-    expect(failure("n1", 1, RunEvent.encode(events[2]!))).toMatchObject({ kind: "corrupt" })
-    expect(failure("n1", 2, RunEvent.encode(events[1]!))).toMatchObject({ kind: "corrupt" })
+    expect(failure("n1", 3, encode(event))).toMatchObject({ kind: "corrupt", runId: "n1", seq: 3 })
+    expect(decode("n1", 1, encode(events[1]!))._tag).toBe("Success")
+    expect(failure("n1", 1, encode(events[2]!))).toMatchObject({ kind: "corrupt" })
+    expect(failure("n1", 2, encode(events[1]!))).toMatchObject({ kind: "corrupt" })
   })
 
   it("an event that names another run than the one it was stored under is corrupt", () => {
-    expect(RunEvent.decode("n1", 2, changed({ runId: "n1" }))._tag).toBe("Success")
+    expect(decode("n1", 2, changed({ runId: "n1" }))._tag).toBe("Success")
     const error = failure("n2", 2, changed({ runId: "n1" }))
     expect(error).toMatchObject({ kind: "corrupt", runId: "n2", seq: 2 })
     expect(error?.message).toContain("n1")
@@ -123,9 +124,9 @@ describe("reading what is not such an event", () => {
     },
     ({ at, journal: { events, runId }, junk }) => {
       const victim = events[at % events.length]!
-      const text = RunEvent.encode(victim)
+      const text = encode(victim)
       const cut = at % text.length
-      const result = RunEvent.decode(runId, victim.seq, text.slice(0, cut) + junk + text.slice(cut + 1))
+      const result = decode(runId, victim.seq, text.slice(0, cut) + junk + text.slice(cut + 1))
       if (result._tag === "Success")
         expect([result.success.runId, result.success.seq]).toEqual([runId, victim.seq])
       else expect(result.failure._tag).toBe("UnreadableEvent")
