@@ -22,14 +22,9 @@ export const make = (
     sql`INSERT INTO checkrein_runs (run_id, agent, status, started_at, seq, summary, parent)
       VALUES (${""}, ${""}, ${""}, ${""}, ${0}, ${""}, ${""}) ON CONFLICT (run_id) DO NOTHING RETURNING run_no`
   )
-  const move = textOf(
-    sql`UPDATE checkrein_runs SET seq = ${0}, summary = ${""}
-      WHERE run_id = ${""} AND seq = ${0} AND status = ${""} RETURNING run_no`
-  )
-  const moveAndChange = textOf(
-    sql`UPDATE checkrein_runs SET status = ${""}, seq = ${0}, summary = ${""}
-      WHERE run_id = ${""} AND seq = ${0} RETURNING run_no`
-  )
+  const look = textOf(sql`SELECT run_no, status FROM checkrein_runs WHERE run_id = ${""} AND seq = ${0}`)
+  const move = textOf(sql`UPDATE checkrein_runs SET seq = ${0}, summary = ${""} WHERE run_no = ${0}`)
+  const change = textOf(sql`UPDATE checkrein_runs SET status = ${""} WHERE run_no = ${0}`)
   const tag = textOf(
     sql`INSERT INTO checkrein_tags (run_no, tag, agent, status, started_at, run_id)
       VALUES (${0}, ${""}, ${""}, ${""}, ${""}, ${""})`
@@ -63,21 +58,22 @@ export const make = (
   })
 
   /** Moves the run's row on, and says its number; `undefined` if it had not the expected event number. */
-  const advance = (execute: Execute, { events, expected, runId, summary }: Append) => {
-    const seq = expected + events.length
-    const body = JSON.stringify(summary)
+  const advance = Effect.fnUntraced(function* (
+    execute: Execute,
+    { events, expected, runId, summary }: Append
+  ) {
+    // Nobody else writes in between. An update that said which row it moved would cost as much as both.
+    const [run] = yield* execute(look, [runId, expected])
+    if (run === undefined) return undefined
     const { status, tags = [] } = summary
-    // The status is in two indexes and rarely changes: naming it in every update would write both of them each time.
-    return Effect.flatMap(execute(move, [seq, body, runId, expected, status]), ([moved]) =>
-      moved !== undefined
-        ? Effect.succeed(moved.run_no)
-        : Effect.flatMap(execute(moveAndChange, [status, seq, body, runId, expected]), ([changed]) =>
-            changed === undefined || tags.length === 0
-              ? Effect.succeed(changed?.run_no)
-              : Effect.as(execute(changeTags, [status, changed.run_no]), changed.run_no)
-          )
-    )
-  }
+    yield* execute(move, [expected + events.length, JSON.stringify(summary), run.run_no])
+    // It is in two indexes, and rarely changes.
+    if (run.status !== status) {
+      yield* execute(change, [status, run.run_no])
+      if (tags.length > 0) yield* execute(changeTags, [status, run.run_no])
+    }
+    return run.run_no
+  })
 
   const rowsOf = (run: unknown, events: Append["events"], from: number): ReadonlyArray<unknown> => {
     const rows: Array<unknown> = []
