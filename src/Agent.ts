@@ -14,24 +14,22 @@
  * ```
  */
 import type * as LanguageModel from "effect/ai/LanguageModel"
-import * as Tool from "effect/ai/Tool"
-import * as Toolkit from "effect/ai/Toolkit"
+import type * as Tool from "effect/ai/Tool"
+import type * as Toolkit from "effect/ai/Toolkit"
 import * as Cause from "effect/Cause"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
 import type * as Layer from "effect/Layer"
-import * as Pipeable from "effect/Pipeable"
 import * as Queue from "effect/Queue"
-import * as Schema from "effect/Schema"
+import type * as Schema from "effect/Schema"
 import * as Stream from "effect/Stream"
-import { IsAgent } from "./loop/ChildRun.ts"
+import { type Agent, definitionOf, fromDefinition } from "./loop/AgentHandle.ts"
 import * as Contract from "./loop/Contract.ts"
-import type { Definition, Refused } from "./loop/Definition.ts"
+import type { Refused } from "./loop/Definition.ts"
 import * as Policy from "./loop/Policy.ts"
 import * as Runs from "./loop/Runs.ts"
-import * as SubAgent from "./loop/SubAgent.ts"
 import * as ToolRunner from "./loop/ToolRunner.ts"
 import type { LimitsInput } from "./run/Limits.ts"
 import type { Message } from "./run/Message.ts"
@@ -39,7 +37,6 @@ import type { LiveEvent } from "./run/RunEvent.ts"
 import { type Completed, isRunExit, type RunExit } from "./run/RunExit.ts"
 import type { RunState } from "./run/RunState.ts"
 import type { RunBusy, RunNotFound, RunStore, RunStoreError } from "./store/RunStore.ts"
-import { ToolFailure } from "./tool/ToolFailure.ts"
 
 export {
   answer,
@@ -54,6 +51,8 @@ export {
   reject,
   resolve
 } from "./Decision.ts"
+export { type Agent, isAgent } from "./loop/AgentHandle.ts"
+export { type AsTool, asTool } from "./loop/AgentTool.ts"
 export {
   AgentMismatch,
   HoldUnavailable,
@@ -63,21 +62,6 @@ export {
 export { CancelReason } from "./loop/Inbox.ts"
 export type { PolicyInput, ToolErrors } from "./loop/Policy.ts"
 export type { ResumeOptions, RunOptions } from "./loop/Runs.ts"
-
-const TypeId: unique symbol = Symbol.for("checkrein/Agent")
-
-/**
- * An agent: what it answers with (`A`), how getting its tools may fail (`E`) and what it needs to run (`R`). Its tools
- * are not in the type.
- */
-export interface Agent<out A, out E = never, out R = never> extends Pipeable.Pipeable {
-  readonly [TypeId]: {
-    readonly _A: () => A
-    readonly _E: () => E
-    readonly _R: () => R
-  }
-  readonly name: string
-}
 
 /** What an agent may be given besides its name. */
 export interface Options<Tools extends Record<string, Tool.Any>, TE, TR, Out extends Schema.Top> {
@@ -111,44 +95,6 @@ export type Services<A> = A extends Agent<unknown, unknown, infer R> ? R : never
 export type ToolServices<Tools extends Record<string, Tool.Any>> =
   | Tool.HandlerServices<Tools[keyof Tools]>
   | Tool.ParametersEncodingServices<Tools[keyof Tools]>
-
-// The definition behind an agent: its types are the agent's own, so nothing outside this module sees it.
-const definitions = new WeakMap<object, Definition>()
-
-/**
- * Whether a value is an agent that this copy of the library has made.
- *
- * @example
- * ```ts
- * import { Agent } from "checkrein"
- *
- * Agent.isAgent(Agent.make("poet")) // => true
- * ```
- */
-export const isAgent = (u: unknown): u is Agent<unknown, unknown, unknown> =>
-  typeof u === "object" && u !== null && definitions.has(u)
-
-const definitionOf = (agent: Agent<unknown, unknown, unknown>): Definition => {
-  const definition = definitions.get(agent)
-  if (definition === undefined) throw new TypeError("this is not an agent: use Agent.make")
-  return definition
-}
-
-const fromDefinition = (definition: Definition): Agent<never> => {
-  const phantom = (): never => {
-    throw new TypeError("an agent's type parameters have no value")
-  }
-  const agent: Agent<never> = {
-    [TypeId]: { _A: phantom, _E: phantom, _R: phantom },
-    name: definition.name,
-    pipe() {
-      // biome-ignore lint/complexity/noArguments: what effect's own Pipeable takes
-      return Pipeable.pipeArguments(this, arguments)
-    }
-  }
-  definitions.set(agent, definition)
-  return agent
-}
 
 /**
  * Defines an agent. Nothing runs yet.
@@ -399,90 +345,3 @@ export const outcome = <A, E, R>(
   })
 
 const isExit = <E>(error: E): error is Extract<E, RunExit> => isRunExit(error)
-
-const Task = Schema.Struct({
-  task: Schema.String.annotate({
-    description: "The task, complete in itself: nothing else of this conversation is seen."
-  })
-})
-
-/** A sub-agent as a tool, and the layer of its handler. */
-export interface AsTool<Name extends string, P extends Schema.Top, S extends Schema.Top, R> {
-  readonly tool: Tool.Tool<
-    Name,
-    {
-      readonly parameters: P
-      readonly success: S
-      readonly failure: typeof ToolFailure
-      readonly failureMode: "error"
-    },
-    R | RunStore
-  >
-  readonly layer: Layer.Layer<Tool.Handler<Name>>
-}
-
-/**
- * Makes an agent a tool of another. Each call is a child run, with the id `parent/callId`, an own transcript and own
- * limits; a Stop of the parent stops it, its cost is the parent's too, and a resume of the parent continues it. What
- * waits for a person, for the provider or for an unknown outcome suspends the parent; a child that runs out of turns or
- * budget, or fails, comes back in words, with what it had found.
- *
- * `success` is the schema of the agent's answer, by default that of its `output`, or text; `input` turns the parameters (`{ task }` by default)
- * into the child's task. Calls run one after the other; annotate the tool with `Tool.Readonly` to have several run at
- * the same time.
- *
- * @example
- * ```ts
- * import { Toolkit } from "effect/ai"
- * import { Agent } from "checkrein"
- *
- * declare const reader: Agent.Agent<string>
- *
- * const ask = Agent.asTool(reader, { name: "ask_reader", description: "Reads the logs and answers a question." })
- * const lead = Agent.make("lead", { toolkit: Toolkit.make(ask.tool) }).pipe(Agent.provide(ask.layer))
- * ```
- */
-export const asTool = <
-  A,
-  E,
-  R,
-  const Name extends string,
-  P extends Schema.Top = typeof Task,
-  S extends Schema.Top = Schema.Codec<A, unknown>
->(
-  agent: Agent<A, E, R>,
-  options: {
-    readonly name: Name
-    readonly description: string
-    readonly parameters?: P
-    readonly success?: S & ([A] extends [S["Type"]] ? unknown : never)
-    readonly input?: (params: P["Type"]) => string
-  }
-): AsTool<Name, P, S, R> => {
-  const definition = definitionOf(agent)
-  const {
-    description,
-    input = taskOf,
-    name,
-    parameters = Task,
-    success = definition.output ?? Schema.String
-  } = options
-  const tool = Tool.make(name, {
-    description,
-    parameters,
-    success,
-    failure: ToolFailure
-  })
-    .annotate(Tool.Idempotent, true)
-    .annotate(IsAgent, true)
-  const handler = (params: unknown) => SubAgent.call(definition, input(params))
-  // One handler for the one tool: that they have the same name is more than the compiler sees of a computed key.
-  const layer = Toolkit.make(tool).toLayer({ [name]: handler } as never)
-  // The parameters and the result are checked by the schemas that were given, which the two defaults stand in for.
-  return { tool, layer } as unknown as AsTool<Name, P, S, R>
-}
-
-const taskOf = (params: unknown): string =>
-  typeof params === "object" && params !== null && "task" in params && typeof params.task === "string"
-    ? params.task
-    : JSON.stringify(params)

@@ -1,0 +1,99 @@
+/**
+ * An agent as a tool of another: its schemas, and the handler that runs it as a child.
+ */
+import * as Tool from "effect/ai/Tool"
+import * as Toolkit from "effect/ai/Toolkit"
+import type * as Layer from "effect/Layer"
+import * as Schema from "effect/Schema"
+import type { RunStore } from "../store/RunStore.ts"
+import { ToolFailure } from "../tool/ToolFailure.ts"
+import { type Agent, definitionOf } from "./AgentHandle.ts"
+import { IsAgent } from "./ChildRun.ts"
+import * as SubAgent from "./SubAgent.ts"
+
+const Task = Schema.Struct({
+  task: Schema.String.annotate({
+    description: "The task, complete in itself: nothing else of this conversation is seen."
+  })
+})
+
+/** A sub-agent as a tool, and the layer of its handler. */
+export interface AsTool<Name extends string, P extends Schema.Top, S extends Schema.Top, R> {
+  readonly tool: Tool.Tool<
+    Name,
+    {
+      readonly parameters: P
+      readonly success: S
+      readonly failure: typeof ToolFailure
+      readonly failureMode: "error"
+    },
+    R | RunStore
+  >
+  readonly layer: Layer.Layer<Tool.Handler<Name>>
+}
+
+/**
+ * Makes an agent a tool of another. Each call is a child run, with the id `parent/callId`, an own transcript and own
+ * limits; a Stop of the parent stops it, its cost is the parent's too, and a resume of the parent continues it. What
+ * waits for a person, for the provider or for an unknown outcome suspends the parent; a child that runs out of turns or
+ * budget, or fails, comes back in words, with what it had found.
+ *
+ * `success` is the schema of the agent's answer, by default that of its `output`, or text; `input` turns the parameters (`{ task }` by default)
+ * into the child's task. Calls run one after the other; annotate the tool with `Tool.Readonly` to have several run at
+ * the same time.
+ *
+ * @example
+ * ```ts
+ * import { Toolkit } from "effect/ai"
+ * import { Agent } from "checkrein"
+ *
+ * declare const reader: Agent.Agent<string>
+ *
+ * const ask = Agent.asTool(reader, { name: "ask_reader", description: "Reads the logs and answers a question." })
+ * const lead = Agent.make("lead", { toolkit: Toolkit.make(ask.tool) }).pipe(Agent.provide(ask.layer))
+ * ```
+ */
+export const asTool = <
+  A,
+  E,
+  R,
+  const Name extends string,
+  P extends Schema.Top = typeof Task,
+  S extends Schema.Top = Schema.Codec<A, unknown>
+>(
+  agent: Agent<A, E, R>,
+  options: {
+    readonly name: Name
+    readonly description: string
+    readonly parameters?: P
+    readonly success?: S & ([A] extends [S["Type"]] ? unknown : never)
+    readonly input?: (params: P["Type"]) => string
+  }
+): AsTool<Name, P, S, R> => {
+  const definition = definitionOf(agent)
+  const {
+    description,
+    input = taskOf,
+    name,
+    parameters = Task,
+    success = definition.output ?? Schema.String
+  } = options
+  const tool = Tool.make(name, {
+    description,
+    parameters,
+    success,
+    failure: ToolFailure
+  })
+    .annotate(Tool.Idempotent, true)
+    .annotate(IsAgent, true)
+  const handler = (params: unknown) => SubAgent.call(definition, input(params))
+  // One handler for the one tool: that they have the same name is more than the compiler sees of a computed key.
+  const layer = Toolkit.make(tool).toLayer({ [name]: handler } as never)
+  // The parameters and the result are checked by the schemas that were given, which the two defaults stand in for.
+  return { tool, layer } as unknown as AsTool<Name, P, S, R>
+}
+
+const taskOf = (params: unknown): string =>
+  typeof params === "object" && params !== null && "task" in params && typeof params.task === "string"
+    ? params.task
+    : JSON.stringify(params)
