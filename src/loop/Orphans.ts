@@ -1,6 +1,6 @@
 /**
  * The runs below a run whose driver has died: nobody has told the run above what they have used, and the model calls that
- * they had on their way are in nobody's books. Whoever takes the tree up, or ends it, first closes the books of each of
+ * they had on their way are in nobody's books. Nor has anybody told it of those that were driven by themselves. Whoever takes the tree up, or ends it, first closes the books of each of
  * these runs, the deepest first, and only then writes into the one above what the run below it adds up to.
  *
  * A run's books are closed in its own journal and under its own lease, so that what is told of it is a total which that
@@ -31,21 +31,14 @@ import * as Words from "./Words.ts"
 
 type Pooled = Pick<Job, "pool">
 
-/** What the call of a run tells of the run in it. */
-const tell = ({ callId, tool }: RunState.PendingCall, child: RunState.RunState): Body => ({
-  type: "tool_result",
-  callId,
-  tool,
-  content: Words.cancelled(tool),
-  ok: false,
-  ms: 0,
-  disposition: "cancelled",
-  ...useOf(child)
-})
-
-/** Only a call that its driver has left running has something to tell: whatever else a call was, its driver has told it. */
-const isOpen = (state: RunState.RunState, { agent, status }: RunState.PendingCall): boolean =>
-  agent === true && status === "running" && state.status === "running"
+/** What the run in a call has used and the call has not told: its driver has died, or somebody else has driven it. */
+const untold = (call: RunState.PendingCall, child: RunState.RunState): ReadonlyArray<Body> => {
+  const { callId, childCostUsd = 0, childTokens = 0, tool } = call
+  const use = useOf(child)
+  if (use.childCostUsd === childCostUsd && use.childTokens === childTokens) return []
+  const content = Words.cancelled(tool)
+  return [{ type: "tool_result", callId, tool, content, ok: false, ms: 0, disposition: "cancelled", ...use }]
+}
 
 const ifStored = <A, E, R>(effect: Effect.Effect<A, E | RunNotFound, R>) =>
   Effect.catchTag(effect, "RunNotFound", () => Effect.undefined)
@@ -58,6 +51,8 @@ const closed = (
   runId: string
 ): Effect.Effect<RunState.RunState, RunBusy | RunNotFound | RunStoreError, RunStore> =>
   Effect.gen(function* () {
+    const { state: before } = yield* load(runId)
+    if (before.status !== "running") return before
     const store = yield* RunStore
     const lease = yield* store.lease(runId)
     const { events, state } = yield* load(runId)
@@ -66,14 +61,14 @@ const closed = (
     const told = yield* unheard(job, state)
     if (told.length === 0 && state.claim === undefined) return state
     const journal = yield* Journal.make(runId, state, lease, yield* Listeners.of(state.agent, undefined))
-    journal.stage(...told)
-    yield* journal.commit({ type: "run_resumed", inbox: state.inbox, messages: [] })
+    yield* journal.commit({ type: "run_resumed", inbox: state.inbox, messages: [] }, ...told)
     return journal.state()
   }).pipe(Effect.scoped)
 
 /**
- * What the runs below a run have used, and its journal does not say because its driver has died. Fails with `RunBusy`
- * while one of them is driven by somebody else, or its driver's lease has not ended: what it uses is not known yet.
+ * What the runs below a run have used and its journal does not say, because its driver has died or because they were
+ * driven by themselves: to be staged once the run is resumed. Fails with `RunBusy` while one of them is driven by somebody
+ * else, or its driver's lease has not ended: what it uses is not known yet.
  */
 export const unheard: (
   job: Pooled,
@@ -82,9 +77,9 @@ export const unheard: (
   function* (job, state) {
     const told: Array<Body> = []
     for (const call of state.pending) {
-      if (!isOpen(state, call)) continue
+      if (!RunState.continues(call)) continue
       const child = yield* ifStored(closed(job, RunState.childId(state.runId, call.callId)))
-      if (child !== undefined) told.push(tell(call, child))
+      if (child !== undefined) told.push(...untold(call, child))
     }
     return told
   }
@@ -97,15 +92,14 @@ const end = Effect.fnUntraced(function* (state: RunState.RunState, reason: strin
   const { agent, inbox, pending, runId } = state
   const told: Array<Body> = []
   for (const call of pending) {
-    if (call.agent !== true) continue
+    if (!RunState.continues(call)) continue
     const child = yield* ifStored(
       endedBelow(RunState.childId(runId, call.callId), `run ${runId} was stopped`)
     )
-    if (child !== undefined && isOpen(state, call)) told.push(tell(call, child))
+    if (child !== undefined) told.push(...untold(call, child))
   }
   const journal = yield* Journal.make(runId, state, lease, yield* Listeners.of(agent, undefined))
-  journal.stage(...told)
-  journal.stage({ type: "run_resumed", inbox, messages: [] })
+  journal.stage({ type: "run_resumed", inbox, messages: [] }, ...told)
   yield* journal.commit(Loop.stopped(journal, Inbox.cancelledFor(reason)))
   return journal.state()
 })

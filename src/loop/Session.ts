@@ -144,12 +144,7 @@ export const resume = Effect.fnUntraced(function* (
   }
   const { answer, messages } = said(state, question, message)
   const journal = yield* Journal.make(runId, state, lease, yield* Listeners.of(job.agent, watcher))
-  journal.stage(...told)
-  journal.stage({
-    type: "run_resumed",
-    inbox: commands.at(-1)?.id ?? state.inbox,
-    messages
-  })
+  journal.stage({ type: "run_resumed", inbox: commands.at(-1)?.id ?? state.inbox, messages }, ...told)
   if (limits !== undefined) journal.stage({ type: "limits_changed", limits })
   if (answer !== undefined) journal.stage(answer)
   Inbox.takeIn(journal, commands, misfits)

@@ -20,7 +20,7 @@ import * as BudgetPool from "../../src/store/BudgetPool.ts"
 import * as MemoryBudgetPool from "../../src/store/MemoryBudgetPool.ts"
 import * as Audit from "../../src/testing/Audit.ts"
 import { checkLaws } from "./laws.ts"
-import { call, check, crashing, journal, model, settle, withTime } from "./support.ts"
+import { call, check, crashing, guarded, journal, model, settle, withTime } from "./support.ts"
 
 const Prices = PriceBook.layer({
   top: { input: 7, output: 13 },
@@ -240,4 +240,96 @@ describe("a run below one whose process was killed, which somebody drives by its
     expect(run.status).toBe("completed")
     yield* expectBooks(["r", "r/c"], "resumed")
   })
+})
+
+describe("a run below one that waits, which somebody drives by itself", () => {
+  const asking = Toolkit.make(guarded("sign"))
+
+  const waiting = (): Runnable =>
+    Agent.make("leaf", { toolkit: asking }).pipe(
+      Agent.provide(asking.toLayer({ sign: ({ q }) => Effect.succeed(q) })),
+      Agent.provide(
+        model([call("sign", "s", "1"), call("sign", "t", "2"), Scripted.text("dug")], "leaf").layer
+      )
+    )
+
+  /** The tree waits for a decision at its leaf, of which a person is asked twice. */
+  const levels: ReadonlyArray<readonly [name: string, ids: ReadonlyArray<string>, make: () => Runnable]> = [
+    ["two levels", ["r", "r/c"], () => above("top", waiting())],
+    ["three levels", ["r", "r/c", "r/c/c"], () => above("top", above("middle", waiting()))]
+  ]
+
+  for (const [name, ids, make] of levels) {
+    const leafId = ids.at(-1) ?? ""
+    const started = Effect.gen(function* () {
+      yield* attempt(Agent.run(make(), "go", { runId: "r" }))
+      expect(yield* summary("r")).toMatchObject({ reason: "approval" })
+      yield* expectBooks(ids, "waiting")
+    })
+    const drive = (callId: string) =>
+      Effect.gen(function* () {
+        yield* Agent.decide({ runId: leafId, callId }, Agent.approve())
+        const { costUsd } = yield* summary(leafId)
+        yield* attempt(Agent.resume(waiting(), leafId))
+        expect((yield* summary(leafId)).costUsd).toBeGreaterThan(costUsd)
+      })
+
+    for (const decided of [["s"], ["s", "t"]]) {
+      check(
+        `${name}: has told what it used where the run above is cancelled after ${decided.join(" and ")}`,
+        function* () {
+          yield* started
+          for (const callId of decided) yield* drive(callId)
+          yield* Agent.cancel("r", "enough")
+          expect(yield* summary("r")).toMatchObject({ reason: "cancelled", detail: "enough" })
+          yield* expectBooks(ids, "cancelled")
+          yield* attempt(Agent.resume(make(), "r"))
+          yield* expectBooks(ids, "resumed")
+        }
+      )
+    }
+
+    check(`${name}: is stopped and waited for where the run above is cancelled meanwhile`, function* () {
+      yield* started
+      yield* Agent.decide({ runId: leafId, callId: "s" }, Agent.approve())
+      const slow = Agent.make("leaf", { toolkit: asking }).pipe(
+        Agent.provide(asking.toLayer({ sign: () => Effect.never })),
+        Agent.provide(model([], "leaf").layer)
+      )
+      const fiber = yield* Effect.forkChild(attempt(Agent.resume(slow, leafId)), { startImmediately: true })
+      yield* settle
+      yield* withTime(Agent.cancel("r", "enough"), "100 millis")
+      yield* Fiber.await(fiber)
+      expect(yield* summary(leafId)).toMatchObject({ status: "interrupted" })
+      yield* expectBooks(ids, "cancelled")
+    })
+
+    check(
+      `${name}: tells what it has used since the run above was cancelled once that is taken up`,
+      function* () {
+        yield* started
+        yield* Agent.cancel("r", "enough")
+        yield* drive("s")
+        yield* attempt(Agent.resume(make(), "r"))
+        expect(yield* summary("r")).toMatchObject({ reason: "approval" })
+        yield* expectBooks(ids, "resumed")
+      }
+    )
+  }
+
+  for (const cancelled of [false, true]) {
+    check(
+      `has told what it used where the run above${cancelled ? ", which was cancelled," : ""} cannot go on`,
+      function* () {
+        const tree = () => above("top", waiting())
+        yield* attempt(Agent.run(tree(), "go", { runId: "r" }))
+        if (cancelled) yield* Agent.cancel("r", "enough")
+        yield* Agent.decide({ runId: "r/c", callId: "s" }, Agent.approve())
+        yield* attempt(Agent.resume(waiting(), "r/c"))
+        yield* attempt(Agent.resume(tree(), "r", { limits: { usd: 1e-9 } }))
+        expect(yield* summary("r")).toMatchObject({ status: "budget_exceeded" })
+        yield* expectBooks(["r", "r/c"], "stopped at its limit")
+      }
+    )
+  }
 })

@@ -4,7 +4,7 @@
 import * as Digest from "../../loop/Digest.ts"
 import type { Of, RunEvent } from "../../run/RunEvent.ts"
 import { broken, type Problem } from "./Law.ts"
-import { type Call, executable, type Ledger, nameOf, sameCall } from "./Ledger.ts"
+import { type Call, continues, executable, type Ledger, nameOf, sameCall } from "./Ledger.ts"
 
 // --- starts ---------------------------------------------------------------------------------------------------------
 
@@ -181,9 +181,14 @@ function* refused(call: Call): Generator<Problem> {
   }
 }
 
-function* cutOff(call: Call, { disposition, mayRepeat }: Of<"tool_result">): Generator<Problem> {
+/** A call whose run has used something since its call was let go of tells it when the run above is taken up, or ends. */
+const tellsOnly = (call: Call, { childCostUsd, disposition }: Of<"tool_result">): boolean =>
+  disposition === "cancelled" && continues(call) && call.status === "waiting" && childCostUsd !== undefined
+
+function* cutOff(call: Call, event: Of<"tool_result">): Generator<Problem> {
+  const { disposition, mayRepeat } = event
   const name = nameOf(call)
-  yield* ended(call, disposition)
+  if (!tellsOnly(call, event)) yield* ended(call, disposition)
   const writes = call.planned.effect === "write"
   if (disposition === "unknown" && !writes) {
     yield broken(2, `${name} may be repeated, and is put down as unknown`)
