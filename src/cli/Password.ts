@@ -1,6 +1,7 @@
 /**
- * Passwords of databases: this command reads them, and prints none.
+ * Users and passwords of databases: this command reads them, and prints no password.
  */
+import { userInfo } from "node:os"
 
 /** What is printed where a password was, for a person to fill in. */
 const placeholder = "PASSWORD"
@@ -10,12 +11,30 @@ const inWord = /((?:[a-z][a-z0-9+.-]*:\/\/|postgres(?:ql)?:\/?)[^\s:@/]*):\S*@/g
 
 const inQuery = /([?&](?:ssl)?password=)[^&\s'"]*/gi
 
-/** The URL of a database with its password, which may come from the environment as it does for the tools of Postgres. */
+/** The user of the operating system that runs this process; `undefined` where it has no name for it. */
+export const osUser = (): string | undefined => {
+  try {
+    return userInfo().username
+  } catch {
+    return undefined
+  }
+}
+
+/**
+ * The URL of a database with its user and its password, which may come from the environment as they do for the tools of
+ * Postgres; without either, the user is that of the operating system.
+ */
 export const supplied = (url: string, env: NodeJS.ProcessEnv): string => {
-  const { PGPASSWORD = "" } = env
+  const { PGPASSWORD = "", PGUSER = "" } = env
   const parsed = new URL(url)
-  if (PGPASSWORD === "" || parsed.password !== "" || parsed.searchParams.has("password")) return url
-  parsed.password = PGPASSWORD
+  // A URL without a host has no place for them but its parameters.
+  const supply = (part: "username" | "password", parameter: "user" | "password", value: string) => {
+    if (value === "" || parsed[part] !== "" || parsed.searchParams.has(parameter)) return
+    parsed[part] = value
+    if (parsed[part] === "") parsed.searchParams.set(parameter, value)
+  }
+  supply("username", "user", PGUSER === "" ? (osUser() ?? "") : PGUSER)
+  supply("password", "password", PGPASSWORD)
   return parsed.href
 }
 

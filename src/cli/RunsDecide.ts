@@ -1,7 +1,6 @@
 /**
  * `checkrein runs approve | reject | answer | resolve`: what a person says about a call, or to a question.
  */
-import { userInfo } from "node:os"
 import * as Data from "effect/Data"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
@@ -12,6 +11,7 @@ import { RunStore, type RunSummary, rootOf } from "../store/RunStore.ts"
 import * as AgentOf from "./AgentOf.ts"
 import * as Ending from "./Ending.ts"
 import * as Output from "./Output.ts"
+import * as Password from "./Password.ts"
 import * as Resume from "./RunsResume.ts"
 import * as StoredRun from "./StoredRun.ts"
 
@@ -26,12 +26,6 @@ interface Said extends Resume.Driving {
 export interface Input extends Said {
   readonly call: Option.Option<string>
 }
-
-/** Who decides if nobody is named: the user of the operating system. */
-const osUser = Effect.try({
-  try: () => userInfo().username,
-  catch: () => undefined
-}).pipe(Effect.orElseSucceed(() => "unknown"))
 
 type Call = RunSummary["approvals"][number]
 
@@ -122,7 +116,9 @@ const about = ({ callId, runId, tool }: Call, recorded: string): Recorded => ({
   text: `${recorded} ${tool} (call ${callId})`
 })
 
-const byWhom = ({ by }: Said) => (Option.isSome(by) ? Effect.succeed(by.value) : osUser)
+/** Who decides: the user of the operating system, if nobody is named. */
+const byWhom = ({ by }: Said) =>
+  Effect.sync(() => Option.getOrUndefined(by) ?? Password.osUser() ?? "unknown")
 
 /** Arguments as they were typed. */
 const readArgs = Effect.fnUntraced(function* (text: string) {

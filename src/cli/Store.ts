@@ -17,7 +17,7 @@ export const defaultFile = ".checkrein/runs.db"
 export const flagOf = (otherwise: string): Flag.Flag<string> =>
   Flag.String("store").pipe(
     Flag.withDescription(
-      `Where runs are kept: a SQLite file, a postgres:// URL (its password may be in PGPASSWORD), or \`memory\` (default: ${otherwise})`
+      `Where runs are kept: a SQLite file, a postgres:// URL (its user and password may be in PGUSER and PGPASSWORD), or \`memory\` (default: ${otherwise})`
     ),
     Flag.withMetavar("STORE"),
     Flag.withDefault(otherwise)

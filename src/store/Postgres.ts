@@ -50,10 +50,13 @@ const noSuchDatabase = "3D000"
 
 const isPostgres = (url: string): boolean => /^postgres(ql)?:$/.test(parsed(url)?.protocol ?? "")
 
+const noUser = "No username configured"
+
 const whyNotOpened = (error: SqlError.SqlError): string => {
   if (codeOf(error) === noSuchDatabase) return "there is no such database; create it, or name another one"
   const { cause, message } = error.reason
   const detail = (cause instanceof Error && cause.message !== "" ? cause.message : codeOf(error)) ?? message
+  if (detail === noUser) return "its URL names no user; write postgres://user@host:port/database"
   switch (error.reason._tag) {
     case "AuthenticationError":
       return `the server refuses the user or the password (${detail})`

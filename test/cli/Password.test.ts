@@ -1,3 +1,4 @@
+import { userInfo } from "node:os"
 import { Console, Effect } from "effect"
 import { describe, expect, it } from "vitest"
 import * as Output from "../../src/cli/Output.ts"
@@ -5,15 +6,24 @@ import * as Password from "../../src/cli/Password.ts"
 import * as Store from "../../src/cli/Store.ts"
 
 describe("the password of a database", () => {
-  it("is taken from PGPASSWORD where the URL has none", () => {
-    const supplied = (url: string, PGPASSWORD?: string) =>
-      Password.supplied(url, PGPASSWORD === undefined ? {} : { PGPASSWORD })
+  it("is taken from PGPASSWORD where the URL has none, and the user from PGUSER or the system", () => {
+    const supplied = Password.supplied
     const secret = "p@ss/wörd"
-    expect(new URL(supplied("postgres://ann@h/db", secret)).password).toBe(encodeURIComponent(secret))
+    const PGPASSWORD = secret
+    expect(new URL(supplied("postgres://ann@h/db", { PGPASSWORD })).password).toBe(encodeURIComponent(secret))
     for (const url of ["postgres://ann:own@h/db?a=1", "postgres://ann@h/db?password=own"])
-      expect(supplied(url, secret)).toBe(url)
-    for (const none of [undefined, ""])
+      expect(supplied(url, { PGPASSWORD, PGUSER: "eve" })).toBe(url)
+    for (const none of [{}, { PGPASSWORD: "" }])
       expect(supplied("postgres://ann@h/db", none)).toBe("postgres://ann@h/db")
+
+    expect(supplied("postgres://h/db", { PGUSER: "ann" })).toBe("postgres://ann@h/db")
+    expect(supplied("postgres://h/db?user=bob", { PGUSER: "ann" })).toBe("postgres://h/db?user=bob")
+    for (const none of [{}, { PGUSER: "" }])
+      expect(new URL(supplied("postgres://h/db", none)).username).toBe(
+        encodeURIComponent(userInfo().username)
+      )
+    const { searchParams } = new URL(supplied("postgres:///db?host=/run/pg", { PGPASSWORD, PGUSER: "ann" }))
+    expect(Object.fromEntries(searchParams)).toEqual({ host: "/run/pg", user: "ann", password: secret })
   })
 
   it("is left out of a URL that is printed, and nothing else is", () => {

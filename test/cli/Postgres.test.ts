@@ -191,6 +191,20 @@ Postgres.describePostgres("--store postgres://…", () => {
     })
   )
 
+  it.live("is reached as PGUSER where the URL names no user", () =>
+    Effect.gen(function* () {
+      const url = new URL(yield* Postgres.url)
+      const PGUSER = decodeURIComponent(url.username)
+      url.username = ""
+      const who = (user: string) =>
+        Effect.promise(
+          () => new Running(["runs", "list", "--store", url.href], { env: { PGUSER: user } }).ended
+        )
+      expect((yield* who(PGUSER)).stderr).toMatch(/there are no runs in the database/)
+      expect((yield* who("nobody_here")).stderr).toMatch(/refuses the user or the password .*nobody_here/)
+    })
+  )
+
   it.live("says which database there is not", () =>
     Effect.gen(function* () {
       const url = new URL(yield* database)

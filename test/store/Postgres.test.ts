@@ -70,6 +70,13 @@ describePostgres("a client", () => {
   )
 })
 
+const restore = (env: { readonly [name: string]: string | undefined }) => {
+  for (const [name, value] of Object.entries(env)) {
+    if (value === undefined) delete process.env[name]
+    else process.env[name] = value
+  }
+}
+
 describe("no server", () => {
   it.effect("is said with its name and without the password", () =>
     Effect.gen(function* () {
@@ -83,6 +90,19 @@ describe("no server", () => {
       expect(store).toMatchObject({ _tag: "RunStoreError", kind: "unavailable", runId: "" })
       expect(store.problem).toBe(client.message)
       expect(JSON.stringify([client.message, store.message])).not.toMatch(/sesame/)
+    })
+  )
+
+  it.effect("is asked where nothing says as whom", () =>
+    Effect.gen(function* () {
+      const env = { USER: undefined, USERNAME: undefined }
+      const before = Object.fromEntries(Object.keys(env).map((name) => [name, process.env[name]]))
+      yield* Effect.addFinalizer(() => Effect.sync(() => restore(before)))
+      restore(env)
+      const failure = yield* Effect.flip(Effect.provide(one, Postgres.layer({ url: "postgres://h/app" })))
+      expect(failure.message).toBe(
+        "cannot open the Postgres database h/app: its URL names no user; write postgres://user@host:port/database"
+      )
     })
   )
 
