@@ -35,9 +35,15 @@ const tools = [
   }
 ]
 
-const bare = async (baseUrl: string): Promise<string | null> => {
+const spin = (ms: number): void => {
+  for (const start = performance.now(); performance.now() - start < ms; );
+}
+
+/** The loop by hand; `busyMs` is how long it keeps the processor busy before each request. */
+const bare = async (baseUrl: string, busyMs: number): Promise<string | null> => {
   const messages: Array<object> = [{ role: "user", content: Workload.task }]
   while (true) {
+    spin(busyMs)
     const response = await fetch(`${baseUrl}/chat/completions`, {
       method: "POST",
       headers: { "content-type": "application/json" },
@@ -52,34 +58,41 @@ const bare = async (baseUrl: string): Promise<string | null> => {
   }
 }
 
-/** Median milliseconds of a run: by hand, and with Checkrein. */
-export const overHttp = async (rounds: number) => {
+/**
+ * Median milliseconds of a run: by hand, over effect's `Chat`, and with Checkrein; and by hand with as much work for the
+ * processor as a turn of Checkrein takes without transport, since a server that has to wait goes to sleep.
+ */
+export const overHttp = async (rounds: number, turnMs: number) => {
   const server = spawn(process.execPath, ["--no-warnings", new URL("server.ts", import.meta.url).pathname], {
     stdio: ["ignore", "pipe", "inherit"]
   })
   const [baseUrl] = (await once(createInterface(server.stdout), "line")) as [string]
-  const runtime = ManagedRuntime.make(
-    Layer.mergeAll(
-      Workload.handlers,
-      Workload.prices,
-      MemoryRunStore.layer,
-      ChatCompletions.layer({ baseUrl, model: "bench" }).pipe(Layer.provide(NodeHttpClient.layerUndici))
-    )
+  const layer = Layer.mergeAll(
+    Workload.handlers,
+    Workload.prices,
+    MemoryRunStore.layer,
+    ChatCompletions.layer({ baseUrl, model: "bench" }).pipe(Layer.provide(NodeHttpClient.layerUndici))
   )
+  // A model of effect keeps the decoder of the last request's tools: loops that shared one would make it anew in turns.
+  const runtimes = { chat: ManagedRuntime.make(Layer.fresh(layer)), checkrein: ManagedRuntime.make(layer) }
   try {
     const loops = {
-      byHand: () => bare(baseUrl),
-      ours: () =>
-        runtime.runPromise(
+      byHand: () => bare(baseUrl, 0),
+      busy: () => bare(baseUrl, turnMs),
+      chat: () => runtimes.chat.runPromise(Workload.chat),
+      checkrein: () =>
+        runtimes.checkrein.runPromise(
           Agent.run(Workload.analyst, Workload.task, {
             limits: { usd: Number.POSITIVE_INFINITY, time: "1 hour" }
           })
         )
     }
-    const { byHand, ours } = await inBlocks(loops, rounds)
-    return { bare: median(byHand), checkrein: median(ours), ratio: median(ours) / median(byHand) }
+    const samples = await inBlocks(loops, rounds)
+    const byHand = median(samples.byHand)
+    const times = (name: keyof typeof samples) => median(samples[name]) / byHand
+    return { byHand, busy: times("busy"), chat: times("chat"), checkrein: times("checkrein") }
   } finally {
     server.kill()
-    await runtime.dispose()
+    await Promise.all(Object.values(runtimes).map((runtime) => runtime.dispose()))
   }
 }

@@ -40,14 +40,18 @@ const { own, shared } = claims()
 row("a claim by a run's own limits", `${round(own, 2)} µs`, "10 µs", own <= 10)
 row("a claim from a shared budget in memory", `${round(shared, 2)} µs`, "10 µs", shared <= 10)
 
-const http = await overHttp(1_200)
+const http = await overHttp(1_200, costs[0].excess / 1_000)
 row(
   "3 turns over HTTP, against fetch by hand",
-  `${round(http.ratio, 2)} times`,
+  `${round(http.checkrein, 2)} times`,
   "1.5 times",
-  http.ratio <= 1.5
+  http.checkrein <= 1.5
 )
-console.log(`      ${round(http.bare, 2)} ms by hand, ${round(http.checkrein, 2)} ms with Checkrein`)
+console.log(`      ${"by hand".padEnd(46)} ${round(http.byHand, 2).padStart(11)} ms`)
+console.log(`      ${"over effect's Chat".padEnd(46)} ${round(http.chat, 2).padStart(8)} times`)
+console.log(
+  `      ${"by hand, and busy for as long as Checkrein".padEnd(46)} ${round(http.busy, 2).padStart(8)} times`
+)
 
 for (const turns of [100, 200, 400]) {
   const { allowed, bytes, events, messages } = await fileSize(turns)

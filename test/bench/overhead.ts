@@ -2,8 +2,6 @@
  * What a turn costs over a loop written by hand, without transport: in-process scripted model with given usage, memory
  * store, spans on.
  */
-import * as Chat from "effect/ai/Chat"
-import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as ManagedRuntime from "effect/ManagedRuntime"
 import { Agent, MemoryRunStore } from "../../src/index.ts"
@@ -27,14 +25,6 @@ const bare = async (turns: number): Promise<string> => {
   }
 }
 
-const chat = Effect.gen(function* () {
-  const session = yield* Chat.empty
-  for (let prompt: string | [] = Workload.task; ; prompt = []) {
-    const { text, toolCalls } = yield* session.generateText({ prompt, toolkit: Workload.toolkit })
-    if (toolCalls.length === 0) return text
-  }
-})
-
 /** Median microseconds per turn: a hand-written loop, a loop over effect's `Chat`, and a run of Checkrein. */
 export const overhead = async (turns: number, rounds: number) => {
   const layer = Layer.mergeAll(
@@ -48,7 +38,7 @@ export const overhead = async (turns: number, rounds: number) => {
   try {
     const loops = {
       bare: () => bare(turns),
-      chat: () => runtimes.chat.runPromise(chat),
+      chat: () => runtimes.chat.runPromise(Workload.chat),
       checkrein: () => runtimes.checkrein.runPromise(Agent.run(Workload.analyst, Workload.task))
     }
     const samples = await inBlocks(loops, rounds)

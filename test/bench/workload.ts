@@ -1,6 +1,7 @@
 /**
  * The agent, the tool and the scripts that every benchmark uses.
  */
+import * as Chat from "effect/ai/Chat"
 import * as Tool from "effect/ai/Tool"
 import * as Toolkit from "effect/ai/Toolkit"
 import * as Effect from "effect/Effect"
@@ -62,3 +63,12 @@ export const writer = Agent.make("log-writer", {
   ...options
 })
 export const asker = Agent.make("log-asker", { toolkit: both, ...options })
+
+/** The same loop over effect's own `Chat`, without anything that Checkrein adds to it. */
+export const chat = Effect.gen(function* () {
+  const session = yield* Chat.empty
+  for (let prompt: string | [] = task; ; prompt = []) {
+    const { text, toolCalls } = yield* session.generateText({ prompt, toolkit })
+    if (toolCalls.length === 0) return text
+  }
+})
