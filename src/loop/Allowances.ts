@@ -16,6 +16,9 @@ export interface Hold {
   readonly holdTokens?: number
 }
 
+/** The largest amount in USD that can be given to each of `count`. */
+const share = (usd: number, count: number): number => Money.fromNanos(Math.floor(Money.toNanos(usd) / count))
+
 /** The next of `waiting` children gets an equal part of what this purpose may still use and nobody holds yet. */
 export const hold = (state: RunState, { purpose }: PendingCall, waiting: number): Hold => {
   const { limits, pending } = state
@@ -33,7 +36,7 @@ export const hold = (state: RunState, { purpose }: PendingCall, waiting: number)
       limits.tokens ?? 0
     )
   return {
-    ...(limits.usd === undefined ? undefined : { holdUsd: Money.share(Math.max(0, usdLeft()), waiting) }),
+    ...(limits.usd === undefined ? undefined : { holdUsd: share(Math.max(0, usdLeft()), waiting) }),
     ...(limits.tokens === undefined
       ? undefined
       : { holdTokens: Math.floor(Math.max(0, tokensLeft()) / waiting) })

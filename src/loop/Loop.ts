@@ -10,6 +10,7 @@ import * as Result from "effect/Result"
 import { outOf } from "../run/Exhaustion.ts"
 import type { Exhausted } from "../run/Limits.ts"
 import { type Ending, nextStep, type Refusal, type Step } from "../run/NextStep.ts"
+import { continues } from "../run/PendingCalls.ts"
 import type { Body, Of } from "../run/RunEvent.ts"
 import { questionOf } from "../run/RunExit.ts"
 import type { PendingCall } from "../run/RunState.ts"
@@ -147,7 +148,7 @@ const executeAll = Effect.fnUntraced(function* (
     // Whatever is staged waits for nobody.
     yield* journal.commit()
     for (const call of calls) {
-      if (RunState.continues(call) || ToolCall.withoutExecution(job, journal.state(), desk, call)) continue
+      if (continues(call) || ToolCall.withoutExecution(job, journal.state(), desk, call)) continue
       const short = yield* PoolClaims.call(job, journal.runId, call, call.attempts + 1)
       if (short === undefined) continue
       const { refusedInTurn } = journal.state()

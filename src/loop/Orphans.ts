@@ -8,6 +8,7 @@
  */
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
+import { continues } from "../run/PendingCalls.ts"
 import type { Body } from "../run/RunEvent.ts"
 import * as RunState from "../run/RunState.ts"
 import { BudgetPool } from "../store/BudgetPool.ts"
@@ -77,7 +78,7 @@ export const unheard: (
   function* (job, state) {
     const told: Array<Body> = []
     for (const call of state.pending) {
-      if (!RunState.continues(call)) continue
+      if (!continues(call)) continue
       const child = yield* ifStored(closed(job, RunState.childId(state.runId, call.callId)))
       if (child !== undefined) told.push(...untold(call, child))
     }
@@ -92,7 +93,7 @@ const end = Effect.fnUntraced(function* (state: RunState.RunState, reason: strin
   const { agent, inbox, pending, runId } = state
   const told: Array<Body> = []
   for (const call of pending) {
-    if (!RunState.continues(call)) continue
+    if (!continues(call)) continue
     const child = yield* ifStored(
       endedBelow(RunState.childId(runId, call.callId), `run ${runId} was stopped`)
     )

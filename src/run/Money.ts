@@ -134,18 +134,6 @@ export const add = (a: number, b: number): number => fromNanos(toNanos(a) + toNa
  */
 export const subtract = (a: number, b: number): number => fromNanos(toNanos(a) - toNanos(b))
 
-/**
- * The largest amount in USD that can be given to each of `count`.
- *
- * @example
- * ```ts
- * import { Money } from "checkrein"
- *
- * Money.share(0.1, 3) // => 0.033333333
- * ```
- */
-export const share = (usd: number, count: number): number => fromNanos(Math.floor(toNanos(usd) / count))
-
 const million = 1_000_000n
 
 /**

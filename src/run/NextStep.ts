@@ -3,6 +3,7 @@
  */
 import { outOf, refresh } from "./Exhaustion.ts"
 import * as Limits from "./Limits.ts"
+import { continues } from "./PendingCalls.ts"
 import type { Reason, RunStatus } from "./RunEvent.ts"
 import type { PendingCall, RunState } from "./RunState.ts"
 import * as State from "./RunState.ts"
@@ -89,7 +90,7 @@ const claimed = (
   const granted: Array<PendingCall> = []
   const answers: Array<{ call: PendingCall; refusal: Refusal }> = []
   for (const call of calls) {
-    if (State.continues(call)) {
+    if (continues(call)) {
       granted.push(call)
       continue
     }
@@ -195,7 +196,7 @@ export const nextStep = (state: RunState, rules: Rules, elapsedMs: number): Step
         call.status === "waiting" &&
         call.purpose === "investigate" &&
         call.approval !== "rejected" &&
-        !State.continues(call)
+        !continues(call)
     )
     const [first] = refused
     if (first !== undefined) {

@@ -7,7 +7,10 @@ import { callsOf, type Message } from "./Message.ts"
 import * as Money from "./Money.ts"
 import * as Repetition from "./Repetition.ts"
 import type { Of } from "./RunEvent.ts"
-import { continues, type Finding, type PendingCall } from "./RunState.ts"
+import type { Finding, PendingCall } from "./RunState.ts"
+
+/** Whether starting a call takes up what it has started before: a child run, which is no new call. */
+export const continues = (call: PendingCall): boolean => call.agent === true && call.attempts > 0
 
 const replace = (draft: Draft, callId: string, change: (call: PendingCall) => PendingCall): void => {
   const index = draft.pending.findIndex((call) => call.callId === callId)

@@ -275,17 +275,3 @@ export const unknownOutcomes = (state: RunState): ReadonlyArray<PendingCall> =>
  * ```
  */
 export const childId = (runId: string, callId: string): string => `${runId}/${callId}`
-
-/**
- * Whether starting a call takes up what it has started before: a child run, which is no new call.
- *
- * @example
- * ```ts
- * import { RunState } from "checkrein"
- *
- * declare const run: RunState.RunState
- *
- * const again = run.pending.filter(RunState.continues)
- * ```
- */
-export const continues = (call: PendingCall): boolean => call.agent === true && call.attempts > 0
