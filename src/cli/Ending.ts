@@ -138,6 +138,10 @@ export const next = (
   return needed.flatMap(commandsFor(run, where))
 }
 
+/** The command that takes a run up, once people have settled all that it waits for. */
+export const goOn = (run: RunState, where: Where): string =>
+  resume(where, ...flagsOf(resumeOf(run, where.root)))
+
 /** A run's answer as text: what was submitted or said, else what it handed over; empty when there is none. */
 export const answerOf = ({ result, summary }: RunState): string => {
   if (result === undefined) return summary ?? ""

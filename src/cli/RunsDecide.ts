@@ -7,7 +7,7 @@ import * as Option from "effect/Option"
 import type * as Schema from "effect/Schema"
 import * as Agent from "../Agent.ts"
 import * as Nesting from "../loop/Nesting.ts"
-import { RunStore, type RunSummary, rootOf } from "../store/RunStore.ts"
+import { load, RunStore, type RunSummary, rootOf } from "../store/RunStore.ts"
 import * as AgentOf from "./AgentOf.ts"
 import * as Ending from "./Ending.ts"
 import * as Output from "./Output.ts"
@@ -101,7 +101,8 @@ const afterwards = (input: Said, { callId, recorded, runId, text }: Recorded) =>
       return yield* Effect.mapError(resuming, notResumed)
     }
     const agent = yield* AgentOf.moduleFlag(root, input.agent)
-    const next = Ending.resume({ store: input.store, agent, root: root.runId })
+    const { state } = yield* Effect.mapError(load(root.runId), notResumed)
+    const next = Ending.goOn(state, { store: input.store, agent, root: root.runId })
     yield* Output.result(
       input.json,
       { runId, callId, recorded, next: [next] },

@@ -1,3 +1,4 @@
+import { mkdirSync, writeFileSync } from "node:fs"
 import { describe, expect, it } from "vitest"
 import { cli, elsewhere, module, parsed, withoutEndpoint, workshop } from "./support.ts"
 
@@ -53,5 +54,24 @@ describe("a word about a call, with --resume", () => {
     expect([ended.code, parsed(ended)]).toEqual([1, { error: { tag: "NotResumed", message } }])
     expect(ended.stderr.split("\n")).toEqual(["Recorded: rejected pay (call p1).", `checkrein: ${message}`])
     expect((await runs("show", runId)).stdout).toContain("call p1: rejected by ")
+  })
+})
+
+describe("a word about a call, without --resume", () => {
+  it.each(["approve", "reject"])("(%s) names the limit that has to be raised first", async (verb) => {
+    const root = path(verb)
+    mkdirSync(root)
+    writeFileSync(path(verb, "access.log"), "GET /\n")
+    const { runId } = parsed(await cli("run", "--root", root, ...store, "--json", "Delete access.log"))
+    const stopped = await runs("resume", runId, "--max-turns", "2", "--json")
+    expect(parsed(stopped)).toMatchObject({
+      status: "max_turns_exceeded",
+      approvals: [{ tool: "delete_file" }]
+    })
+    const said = await runs(verb, runId)
+    const resume = `checkrein runs resume ${runId} --max-turns 4 ${store.join(" ")}`
+    expect([said.code, said.stdout]).toEqual([0, expect.stringContaining(`is resumed:\n  ${resume}`)])
+    const [, command = ""] = /^ {2}checkrein (.*)$/m.exec(said.stdout) ?? []
+    expect((await cli(...command.split(" "))).code).toBe(0)
   })
 })
