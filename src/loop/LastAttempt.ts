@@ -10,6 +10,8 @@ import type { Claim } from "./PoolClaims.ts"
 /** A model call that was claimed, and what it has used. */
 export interface LastAttempt {
   readonly claim: Claim
+  /** The budget that it was claimed from; `undefined` if there was none, or its journal is of a time before that was said. */
+  readonly pool: string | undefined
   /** `undefined` for one that never came back. */
   readonly spent: Omit<Spent, "key"> | undefined
 }
@@ -20,8 +22,8 @@ export const of = (events: ReadonlyArray<RunEvent>): LastAttempt | undefined => 
   for (let index = events.length - 1; index >= 0; index--) {
     const event = events[index]
     if (event?.type === "turn_started") {
-      const { estimate, runId, seq } = event
-      return { claim: { runId, seq, estimate }, spent }
+      const { estimate, pool, runId, seq } = event
+      return { claim: { runId, seq, estimate }, pool, spent }
     }
     if (event?.type !== "turn" && event?.type !== "turn_failed") continue
     const { costUsd, type, usage } = event

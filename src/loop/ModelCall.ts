@@ -257,6 +257,7 @@ const claimAndSend = Effect.fnUntraced(function* (
     attempt,
     purpose,
     estimate,
+    ...(job.pool === undefined ? undefined : { pool: job.pool.pool }),
     ...(note === undefined ? undefined : { note })
   })
   return yield* send(job, journal, conversation, one, purpose)

@@ -91,13 +91,14 @@ export const settle = (
 
 /**
  * Settles the last attempt of a run whose driver is gone: by what the run says, and at its estimate if nothing of it ever
- * came back. If it was settled before this counts nothing.
+ * came back. If it was settled before this counts nothing, and so it does if it was claimed from another budget: a
+ * sub-agent may have one of its own, which is told when that is taken up.
  */
 export const settleAgain = (
   job: Pick<Job, "pool">,
   last: LastAttempt | undefined
 ): Effect.Effect<void, RunStoreError> => {
-  if (last === undefined) return Effect.void
+  if (last === undefined || (last.pool !== undefined && last.pool !== job.pool?.pool)) return Effect.void
   const { claim, spent } = last
   return settle(job, claim, spent ?? expected(claim.estimate))
 }

@@ -168,6 +168,7 @@ const TurnStarted = event("turn_started", {
   attempt: Schema.Natural,
   purpose: Purpose,
   estimate: Estimate,
+  pool: Schema.optionalKey(Schema.String),
   note: Schema.optionalKey(Schema.String)
 })
 

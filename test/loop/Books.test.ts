@@ -242,6 +242,46 @@ describe("a run below one whose process was killed, which somebody drives by its
   })
 })
 
+describe("a run below that spends from a shared budget of its own", () => {
+  const endings: ReadonlyArray<
+    readonly [name: string, steps: (agent: Runnable, runId: string) => ReadonlyArray<Step>]
+  > = [
+    ["resumed", (agent, id) => [Agent.resume(agent, id)]],
+    ["cancelled, and then resumed", (agent, id) => [Agent.cancel(id, "enough"), Agent.resume(agent, id)]]
+  ]
+
+  for (const [name, steps] of endings) {
+    check(`tells that one alone what it has used, wherever its process was killed: ${name}`, function* () {
+      for (let at = 1; ; at++) {
+        const own = yield* MemoryBudgetPool.make("helpers", { usd: 100 })
+        const shared = yield* MemoryBudgetPool.make("team", { usd: 100 })
+        const tree = above("top", leaf().pipe(Agent.provide(Layer.succeed(BudgetPool.BudgetPool, own))))
+        const within = (step: Step) => attempt(Effect.provideService(step, BudgetPool.BudgetPool, shared))
+        const runId = `r${at}`
+        const first = yield* within(killed(Agent.run(tree, "go", { runId }), at))
+        if (first._tag === "Success") {
+          expect(at).toBeGreaterThan(20)
+          return
+        }
+        const when = `killed after event ${at}`
+        for (const step of steps(tree, runId)) {
+          yield* TestClock.adjust("1 second")
+          yield* within(step)
+        }
+        yield* expectBooks([runId, `${runId}/c`], when)
+        for (const [pool, id] of [
+          [shared, runId],
+          [own, `${runId}/c`]
+        ] as const) {
+          const { nanos, tokens, turns } = ownUse(yield* journal(id))
+          const { used } = yield* pool.status
+          expect(used, `${when}: ${pool.pool}`).toMatchObject({ turns, usd: nanos / 1e9, tokens })
+        }
+      }
+    })
+  }
+})
+
 describe("a run below one that waits, which somebody drives by itself", () => {
   const asking = Toolkit.make(guarded("sign"))
 
