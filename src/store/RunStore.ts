@@ -183,7 +183,10 @@ export class RunStore extends Context.Service<
     ) => Effect.Effect<ReadonlyArray<RunEvent>, RunNotFound | RunStoreError>
     /** A run's summary, at a cost that does not depend on its length. */
     readonly summary: (runId: string) => Effect.Effect<RunSummary, RunNotFound | RunStoreError>
-    /** Summaries, newest first. */
+    /**
+     * Summaries, newest first. A run whose summary cannot be read is left out, and a warning in the log names it: `summary`
+     * fails for it. Fewer than `limit` mean that there are no more.
+     */
     readonly list: (options?: ListOptions) => Effect.Effect<ReadonlyArray<RunSummary>, RunStoreError>
     /**
      * Deletes a run whole: its journal, its inbox, and the runs that its sub-agents have had, at every depth. Those are

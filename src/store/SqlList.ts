@@ -1,21 +1,25 @@
 /** Which runs to list, as a statement: a page is a walk along one index, from where the last page ended. */
-import type { Effect } from "effect/Effect"
+import * as Effect from "effect/Effect"
+import * as Result from "effect/Result"
 import type * as SqlClient from "effect/sql/SqlClient"
 import type { SqlError } from "effect/sql/SqlError"
 import type * as Statement from "effect/sql/Statement"
-import type { ListOptions } from "./RunStore.ts"
+import type { ListOptions, RunStoreError, RunSummary } from "./RunStore.ts"
 
 /** A run's row, as far as a list needs it. */
 export interface Row {
   readonly run_id: string
+  readonly started_at: string
   readonly summary: string
 }
+
+const usual = 50
 
 /** The rows of a page. */
 export const rows = (
   sql: SqlClient.SqlClient,
-  { agent, before, limit = 50, since, status, tag, until }: ListOptions
-): Effect<ReadonlyArray<Row>, SqlError> => {
+  { agent, before, limit = usual, since, status, tag, until }: ListOptions
+): Effect.Effect<ReadonlyArray<Row>, SqlError> => {
   const wanted: Array<Statement.Fragment> = []
   if (tag !== undefined) wanted.push(sql`k.tag = ${tag}`)
   if (status !== undefined) wanted.push(sql`k.status = ${status}`)
@@ -29,6 +33,32 @@ export const rows = (
     tag === undefined
       ? sql`checkrein_runs k`
       : sql`checkrein_tags k JOIN checkrein_runs r ON r.run_no = k.run_no`
-  return sql<Row>`SELECT k.run_id, summary FROM ${source} WHERE ${sql.and(wanted)}
+  return sql<Row>`SELECT k.run_id, k.started_at, summary FROM ${source} WHERE ${sql.and(wanted)}
     ORDER BY k.started_at DESC, k.run_id DESC LIMIT ${limit}`
 }
+
+/**
+ * A page of runs. One whose summary cannot be read is left out, and the log says so: an operator has to see the others.
+ * What follows fills the page, so that only the last one is shorter than was asked for.
+ */
+export const page = Effect.fnUntraced(function* <E>(
+  options: ListOptions,
+  rowsOf: (options: ListOptions) => Effect.Effect<ReadonlyArray<Row>, E>,
+  read: (row: Row) => Result.Result<RunSummary, RunStoreError>
+) {
+  const { limit = usual } = options
+  const runs: Array<RunSummary> = []
+  let { before } = options
+  while (true) {
+    const wanted = limit - runs.length
+    const found = yield* rowsOf({ ...options, before, limit: wanted })
+    for (const row of found) {
+      const summary = read(row)
+      if (Result.isSuccess(summary)) runs.push(summary.success)
+      else yield* Effect.logWarning(`run ${row.run_id} is left out of a list: ${summary.failure.problem}`)
+    }
+    const last = found.at(-1)
+    if (last === undefined || found.length < wanted || runs.length >= limit) return runs
+    before = { startedAt: last.started_at, runId: last.run_id }
+  }
+})

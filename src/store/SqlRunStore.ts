@@ -177,12 +177,7 @@ export const make: Effect.Effect<RunStore["Service"], RunStoreError, SqlClient.S
         }),
 
       list: (options = {}) =>
-        Effect.gen(function* () {
-          const page: Array<RunSummary> = []
-          for (const row of yield* readFor("")(SqlList.rows(sql, options)))
-            page.push(yield* Effect.fromResult(summaryOf(row)))
-          return page
-        }),
+        SqlList.page(options, (options) => readFor("")(SqlList.rows(sql, options)), summaryOf),
 
       delete: (runId) =>
         Effect.map(remove(runId), (runs) => {

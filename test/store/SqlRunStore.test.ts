@@ -4,14 +4,15 @@ import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
+import * as Logger from "effect/Logger"
 import * as Stream from "effect/Stream"
 import * as SqlClient from "effect/sql/SqlClient"
 import * as SqlError from "effect/sql/SqlError"
 import * as NodeSqlite from "../../src/store/NodeSqlite.ts"
 import * as Postgres from "../../src/store/Postgres.ts"
-import { RunStore } from "../../src/store/RunStore.ts"
+import { type ListOptions, RunStore, type RunSummary } from "../../src/store/RunStore.ts"
 import * as SqlRunStore from "../../src/store/SqlRunStore.ts"
-import { append, event, eventsFrom, summary } from "../../src/testing/conformance/Samples.ts"
+import { append, event, eventsFrom, second, summary } from "../../src/testing/conformance/Samples.ts"
 import { folder, inFolder } from "./folders.ts"
 import { describePostgres, inSchema } from "./postgres.ts"
 
@@ -132,13 +133,52 @@ describeBoth("a journal that is not whole", (test) => {
       expect(yield* store.read("a", 3)).toEqual(eventsFrom("a", 3, 2))
     }))
 
+  test("a summary that cannot be read hides no other run: it is left out of every list, and named in the log", (store, sql) =>
+    Effect.gen(function* () {
+      const ids = Array.from({ length: 12 }, (_, i) => `run ${String(i).padStart(2, "0")}`)
+      for (const [i, id] of ids.entries())
+        yield* store.append(append(id, 0, 1, { startedAt: second(i), tags: ["t"] }))
+      const damaged = ["run 00", "run 04", "run 05", "run 06", "run 11"]
+      for (const id of damaged)
+        yield* sql`UPDATE checkrein_runs SET summary = ${'{"runId":'} WHERE run_id = ${id}`
+      const whole = ids.filter((id) => !damaged.includes(id)).toReversed()
+      const warnings: Array<string> = []
+      const heard = Logger.layer([Logger.make(({ message }) => void warnings.push(String(message)))])
+      for (const filter of [{}, { tag: "t" }, { status: "running", agent: "analyst" }] as const) {
+        const listed = (options: ListOptions) =>
+          Effect.map(store.list({ ...filter, ...options }), (runs) => runs.map(({ runId }) => runId)).pipe(
+            Effect.provide(heard)
+          )
+        expect(yield* listed({})).toEqual(whole)
+        for (const id of damaged)
+          expect(warnings.filter((text) => text.includes(`run ${id} `))).toHaveLength(1)
+        expect(warnings.splice(0)).toHaveLength(damaged.length)
+        expect(yield* listed({ limit: 0 })).toEqual([])
+        // A page is full as long as there are more.
+        for (const limit of [1, 2, 3]) {
+          const seen: Array<string> = []
+          let before: RunSummary | undefined
+          do {
+            const page = yield* Effect.provide(store.list({ ...filter, limit, before }), heard)
+            expect(page.length).toBe(Math.min(limit, whole.length - seen.length))
+            seen.push(...page.map(({ runId }) => runId))
+            before = page.at(-1)
+          } while (before !== undefined)
+          expect(seen).toEqual(whole)
+        }
+        warnings.length = 0
+      }
+      const error = yield* Effect.flip(store.summary("run 05"))
+      expect(error).toMatchObject({ _tag: "RunStoreError", kind: "corrupt", runId: "run 05" })
+    }))
+
   test("a summary or a command that cannot be read", (store, sql) =>
     Effect.gen(function* () {
       yield* store.append(append("a", 0))
       yield* store.send("a", { type: "cancel", reason: "stop" })
       yield* sql`UPDATE checkrein_runs SET summary = '{}'`
       yield* sql`UPDATE checkrein_commands SET body = '{"type":"dance"}'`
-      for (const effect of [store.summary("a"), store.list(), store.inbox("a", 0)]) {
+      for (const effect of [store.summary("a"), store.inbox("a", 0)]) {
         expect(yield* Effect.flip<unknown, unknown, never>(effect)).toMatchObject({
           kind: "corrupt",
           runId: "a"
