@@ -37,12 +37,12 @@ const parse = (text: string): Record<string, unknown> | undefined => {
  *
  * @example
  * ```ts
- * import { RunEvent } from "checkrein"
+ * import { EventCodec, type RunEvent } from "checkrein"
  *
  * declare const event: RunEvent.RunEvent
  *
- * const text = RunEvent.encode(event)
- * const again = RunEvent.decode(event.runId, event.seq, text)
+ * const text = EventCodec.encode(event)
+ * const again = EventCodec.decode(event.runId, event.seq, text)
  * ```
  */
 export const encode = ({ runId: _, ...event }: RunEvent): string => JSON.stringify(event)
@@ -59,9 +59,9 @@ const isKnown = (json: Record<string, unknown>): json is Record<string, unknown>
  * @example
  * ```ts
  * import * as Result from "effect/Result"
- * import { RunEvent } from "checkrein"
+ * import { EventCodec } from "checkrein"
  *
- * Result.isFailure(RunEvent.decode("night-shift", 3, '{"v": 1, "type": "tu')) // => true
+ * Result.isFailure(EventCodec.decode("night-shift", 3, '{"v": 1, "type": "tu')) // => true
  * ```
  */
 export const decode = (

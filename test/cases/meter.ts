@@ -13,7 +13,7 @@ import type * as Scope from "effect/Scope"
 import * as SqlClient from "effect/sql/SqlClient"
 import type * as SqlConnection from "effect/sql/SqlConnection"
 import * as Statement from "effect/sql/Statement"
-import { MemoryRunStore, RunEvent, RunStore } from "../../src/index.ts"
+import { EventCodec, MemoryRunStore, RunStore } from "../../src/index.ts"
 import * as NodeSqlite from "../../src/store/NodeSqlite.ts"
 import * as Postgres from "../../src/store/Postgres.ts"
 import * as SqlRunStore from "../../src/store/SqlRunStore.ts"
@@ -129,7 +129,7 @@ const countedMemory = ({ asks, gets }: Counter) =>
     return {
       ...store,
       append: (append) =>
-        counted("append", [...append.events.map(RunEvent.encode), append.summary], store.append(append)),
+        counted("append", [...append.events.map(EventCodec.encode), append.summary], store.append(append)),
       read: (runId, from) => counted("events", [], store.read(runId, from)),
       summary: (runId) => counted("summary", [], store.summary(runId)),
       list: (options) => counted("list", [], store.list(options)),

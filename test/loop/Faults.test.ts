@@ -15,9 +15,10 @@ import * as Stream from "effect/Stream"
 import { TestClock } from "effect/testing"
 import {
   Agent,
+  EventCodec,
   MemoryRunStore,
   PriceBook,
-  RunEvent,
+  type RunEvent,
   RunStore,
   RunTrace,
   ToolFailure
@@ -288,7 +289,7 @@ describe("what a provider reports", () => {
       const turn = events.find((event) => event.type === "turn")
       expect(turn).toMatchObject({ counted: true })
       for (const event of events) {
-        expect(RunEvent.decode("r", event.seq, RunEvent.encode(event))._tag).toBe("Success")
+        expect(EventCodec.decode("r", event.seq, EventCodec.encode(event))._tag).toBe("Success")
       }
     }).pipe(Effect.provide([prices, store]))
   )
