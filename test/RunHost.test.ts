@@ -10,9 +10,12 @@ import * as Layer from "effect/Layer"
 import * as Schema from "effect/Schema"
 import * as Scope from "effect/Scope"
 import * as Stream from "effect/Stream"
+import * as SqlClient from "effect/sql/SqlClient"
 import * as TestClock from "effect/testing/TestClock"
 import { Agent, MemoryRunStore, RunHost, RunStore, ToolFailure } from "../src/index.ts"
 import * as Scripted from "../src/provider/Scripted.ts"
+import * as NodeSqlite from "../src/store/NodeSqlite.ts"
+import * as SqlRunStore from "../src/store/SqlRunStore.ts"
 import { checkLaws } from "./loop/laws.ts"
 import { settle } from "./loop/support.ts"
 
@@ -466,6 +469,26 @@ describe("recover", () => {
       expect((yield* Fiber.join(driven)).run.status).toBe("completed")
       yield* lawful("driven")
     }))
+
+  it.effect("takes over the others where one of the runs cannot be read", () =>
+    Effect.gen(function* () {
+      const { handlers } = yield* workshop
+      const reader = agentOf("reader", [Scripted.text("done")], handlers)
+      for (const runId of ["a", "b", "c"]) yield* Agent.create(reader, "go", { runId })
+      yield* SqlClient.SqlClient.use((sql) => sql`UPDATE checkrein_runs SET summary = '{' WHERE run_id = 'b'`)
+      yield* withHost([reader], {}, (host) =>
+        Effect.gen(function* () {
+          expect([...(yield* host.recover)].sort()).toEqual(["a", "c"])
+          expect((yield* host.ended("a")).status).toBe("completed")
+          expect((yield* host.list()).map(({ runId }) => runId).sort()).toEqual(["a", "c"])
+          expect(yield* Effect.flip(host.status("b"))).toMatchObject({ kind: "corrupt" })
+        })
+      )
+    }).pipe(
+      Effect.scoped,
+      Effect.provide(Layer.provideMerge(SqlRunStore.layer, NodeSqlite.layer({ filename: ":memory:" })))
+    )
+  )
 })
 
 describe("shutting down", () => {

@@ -26,7 +26,12 @@ export interface Input {
 
 const deleteOne = Effect.fnUntraced(function* (id: string, { store: where }: Input) {
   const store = yield* RunStore
-  const { runId: root } = yield* rootOf(id)
+  // One that cannot be read is to be got rid of all the same.
+  const { runId: root } = yield* Effect.catchIf(
+    rootOf(id),
+    (error) => error._tag === "RunStoreError" && error.kind === "corrupt" && error.runId === id,
+    () => Effect.succeed({ runId: id })
+  )
   if (root !== id) {
     const message = `run ${id} was started by another run and is deleted with it: delete ${root}`
     return yield* new Output.CommandFailed({ message })

@@ -1,3 +1,4 @@
+import { DatabaseSync } from "node:sqlite"
 import { describe, expect, it } from "vitest"
 import { aged, various } from "./agedRuns.ts"
 import { cli, noRun, parsed, withoutEndpoint, workshop } from "./support.ts"
@@ -27,6 +28,26 @@ describe("checkrein runs list", () => {
     expect(await listed("--after", "open")).toEqual(["year"])
     const unknown = await command("list", "--after", "nobody")
     expect([unknown.code, unknown.stderr]).toEqual([1, noRun("nobody", path("pages.db"))])
+  })
+
+  it("shows the other runs where one cannot be read, which is named, and can be deleted", async () => {
+    const file = path("damaged.db")
+    const { command, deleted, listed } = await aged(file, various)
+    const database = new DatabaseSync(file)
+    database.exec(`UPDATE checkrein_runs SET summary = '{' WHERE run_id IN ('week', 'open')`)
+    database.close()
+    expect(await listed("--limit", "2")).toEqual(["fresh", "month"])
+    const { code, stderr, stdout } = await command("list")
+    expect([code, stdout.match(/^\w+/gm)]).toEqual([0, ["RUN", "fresh", "month", "year"]])
+    expect(stderr).toMatch(/^warn: run week is left out of a list: its summary cannot be read: /m)
+    const shown = await command("show", "week", "--json")
+    expect([shown.code, parsed(shown).error.message]).toEqual([
+      1,
+      expect.stringContaining("run week: its summary cannot be read")
+    ])
+    expect(await deleted("--older-than", "5d")).toEqual(["month", "year"])
+    expect(await deleted("week")).toEqual(["week"])
+    expect((await command("list")).stderr).not.toContain("week")
   })
 
   it("has a column of tags where there are any", async () => {
