@@ -6,6 +6,7 @@ import * as Schema from "effect/Schema"
 import * as Limits from "../run/Limits.ts"
 import * as Money from "../run/Money.ts"
 import type { Amounts, AmountsInput, CallClaim, Hold, PoolLimits, Spent, Status } from "./BudgetPool.ts"
+import * as Keepable from "./Keepable.ts"
 
 /** Nothing of anything. */
 export const nothing: Amounts = { turns: 0, usd: 0, tokens: 0, toolCalls: 0 }
@@ -25,13 +26,20 @@ const amountsOf = ({ tokens, toolCalls, turns, usd }: AmountsInput): Limits.Amou
   usd
 })
 
-/** Reads the limits of a pool. A run's default of 20 turns is not a pool's. */
-export const limitsOf = (input: PoolLimits): Result.Result<Limits.Limits, Limits.InvalidLimits> =>
-  Limits.fromInput({
+/** Reads the limits of a pool, if there can be one of this name. A run's default of 20 turns is not a pool's. */
+export const limitsOf = (
+  pool: string,
+  input: PoolLimits
+): Result.Result<Limits.Limits, Limits.InvalidLimits> => {
+  const problem = Keepable.problemOf(pool)
+  if (problem !== undefined)
+    return Result.fail(new Limits.InvalidLimits({ problem: `the name of their pool, ${problem}` }))
+  return Limits.fromInput({
     ...amountsOf(input),
     turns: input.turns ?? Number.POSITIVE_INFINITY,
     reserve: input.reserve === undefined ? undefined : amountsOf(input.reserve)
   })
+}
 
 const isPurpose = Schema.is(Limits.Purpose)
 
@@ -45,20 +53,33 @@ const usage = (turns: number, usd: number, tokens: number): Result.Result<Amount
   return Result.succeed({ turns, usd: Money.round(usd), tokens, toolCalls: 0 })
 }
 
+/** What is claimed under a key, if it can be kept. */
+const under = <A>(key: string, claimed: () => Result.Result<A, Limits.InvalidClaim>) => {
+  const problem = Keepable.problemOf(key)
+  return problem === undefined ? claimed() : invalid(`its key ${problem}`)
+}
+
 const purposeOf = (purpose: Limits.Purpose): Result.Result<Limits.Purpose, Limits.InvalidClaim> =>
   isPurpose(purpose) ? Result.succeed(purpose) : invalid(`there is no purpose ${String(purpose)}`)
 
 /** The amounts that a claim on a tool call is about. */
-export const callOf = ({ purpose }: CallClaim): Result.Result<Amounts, Limits.InvalidClaim> =>
-  Result.map(purposeOf(purpose), () => ({ ...nothing, toolCalls: 1 }))
+export const callOf = ({ key, purpose }: CallClaim): Result.Result<Amounts, Limits.InvalidClaim> =>
+  under(key, () => Result.map(purposeOf(purpose), () => ({ ...nothing, toolCalls: 1 })))
 
 /** The amounts that a hold is about. */
-export const worstOf = ({ purpose, tokens, usd }: Hold): Result.Result<Amounts, Limits.InvalidClaim> =>
-  Result.flatMap(purposeOf(purpose), () => usage(1, usd, tokens))
+export const worstOf = ({ key, purpose, tokens, usd }: Hold): Result.Result<Amounts, Limits.InvalidClaim> =>
+  under(key, () => Result.flatMap(purposeOf(purpose), () => usage(1, usd, tokens)))
 
 /** The amounts that were spent. */
-export const spentOf = ({ tokens, turns = 1, usd }: Spent): Result.Result<Amounts, Limits.InvalidClaim> =>
-  turns === 0 || turns === 1 ? usage(turns, usd, tokens) : invalid(`an attempt is no ${turns} turns`)
+export const spentOf = ({
+  key,
+  tokens,
+  turns = 1,
+  usd
+}: Spent): Result.Result<Amounts, Limits.InvalidClaim> =>
+  under(key, () =>
+    turns === 0 || turns === 1 ? usage(turns, usd, tokens) : invalid(`an attempt is no ${turns} turns`)
+  )
 
 /** Whether one more tool call may be made. */
 export const claimCall = (

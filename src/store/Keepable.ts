@@ -10,15 +10,20 @@ import { type RunStore, RunStoreError } from "./RunStore.ts"
 type Store = RunStore["Service"]
 type Texts = ReadonlyArray<string | undefined>
 
-const isKeepable = (text: string | undefined): boolean =>
-  text === undefined || (text.isWellFormed() && !text.includes("\0"))
+/** What is wrong with a text that something is to be called by, if anything is. */
+export const problemOf = (text: string): string | undefined =>
+  text.isWellFormed() && !text.includes("\0")
+    ? undefined
+    : `${JSON.stringify(text)} has a NUL or half of a surrogate pair in it, which not every database can keep: take another one`
 
 /** Why something that names these is refused, if it is. */
 const refusal = (runId: string, what: string, texts: Texts): RunStoreError | undefined => {
-  const bad = texts.find((text) => !isKeepable(text))
-  if (bad === undefined) return undefined
-  const problem = `${what} ${JSON.stringify(bad)} has a NUL or half of a surrogate pair in it, which not every database can keep: take another one`
-  return new RunStoreError({ runId, kind: "invalid", problem })
+  for (const text of texts) {
+    const problem = text === undefined ? undefined : problemOf(text)
+    if (problem !== undefined)
+      return new RunStoreError({ runId, kind: "invalid", problem: `${what} ${problem}` })
+  }
+  return undefined
 }
 
 /** The same store, but for what it could not keep, which is refused with `RunStoreError` whatever the database. */

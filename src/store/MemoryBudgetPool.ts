@@ -36,7 +36,7 @@ interface Held {
  */
 export const make = (pool: string, limits: PoolLimits): Effect.Effect<BudgetPool["Service"], InvalidLimits> =>
   Effect.gen(function* () {
-    const limit = yield* Effect.fromResult(Rules.limitsOf(limits))
+    const limit = yield* Effect.fromResult(Rules.limitsOf(pool, limits))
     const calls = new Set<string>()
     const settled = new Set<string>()
     const holds = new Map<string, Held>()

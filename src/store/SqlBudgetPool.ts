@@ -123,7 +123,7 @@ export const make = (
   options: Options = {}
 ): Effect.Effect<BudgetPool["Service"], InvalidLimits | BudgetPoolError, SqlClient.SqlClient> =>
   Effect.gen(function* () {
-    const opened = yield* Effect.fromResult(Rules.limitsOf(limits))
+    const opened = yield* Effect.fromResult(Rules.limitsOf(pool, limits))
     const lease = Duration.clamp(Duration.fromInputUnsafe(options.lease ?? "30 seconds"), {
       minimum: Duration.seconds(1),
       maximum: Duration.days(1)

@@ -9,7 +9,8 @@ import type { Purpose } from "../../src/run/Limits.ts"
 import * as Money from "../../src/run/Money.ts"
 import { BudgetPool, type Hold, type PoolLimits, type Status } from "../../src/store/BudgetPool.ts"
 import * as MemoryBudgetPool from "../../src/store/MemoryBudgetPool.ts"
-import { amounts, describePools } from "./budgetPools.ts"
+import * as SqlBudgetPool from "../../src/store/SqlBudgetPool.ts"
+import { amounts, describeDatabases, describePools } from "./budgetPools.ts"
 
 type Pool = BudgetPool["Service"]
 
@@ -56,6 +57,20 @@ describePools((open) => {
       () => Effect.provide(Effect.scoped(Effect.flatMap(BudgetPool, body)), open(limits)),
       timeout
     )
+
+  test("keys that not every database can keep are refused, and claim nothing", {}, (pool) =>
+    Effect.gen(function* () {
+      for (const key of ["a\u0000", "a\ud800"]) {
+        const claims = [
+          pool.claimCall({ key, purpose: "investigate" }),
+          pool.hold(hold(key)),
+          pool.settle({ key, usd: 0.01, tokens: 1 })
+        ]
+        for (const claim of claims) expect(yield* outcome(claim)).toBe("InvalidClaim")
+      }
+      expect(taken(yield* pool.status)).toEqual({ turns: 0, usd: 0, tokens: 0 })
+    })
+  )
 
   describe("tool calls: twelve, of which two are for the handoff", () => {
     const twelve = { toolCalls: 12, reserve: { toolCalls: 2 } }
@@ -530,6 +545,22 @@ describe("limits that are written wrongly", () => {
       expect(failure._tag).toBe("InvalidLimits")
       expect(failure.message).toMatch(problem)
     })
+  )
+
+  describeDatabases((database) =>
+    it.effect("also those of a pool whose name not every database can keep", () =>
+      Effect.gen(function* () {
+        const client = yield* database
+        for (const name of ["a\u0000", "a\ud800"]) {
+          const inSql = Effect.provide(SqlBudgetPool.make(name, { usd: 1 }), client)
+          for (const made of [MemoryBudgetPool.make(name, { usd: 1 }), inSql]) {
+            const failure = yield* Effect.flip(made)
+            expect(failure._tag).toBe("InvalidLimits")
+            expect(failure.message).toContain(JSON.stringify(name))
+          }
+        }
+      })
+    )
   )
 
   it.effect("what a pool does not know of is not a limit of it", () =>
