@@ -15,6 +15,7 @@ import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
 import * as Stream from "effect/Stream"
 import { ambient } from "./Ambient.ts"
+import * as Opaque from "./Opaque.ts"
 
 /** A success of a tool, encoded, and what it wants the model to see instead. */
 export interface Output {
@@ -47,22 +48,33 @@ export type Given = AnyToolkit | Effect.Effect<AnyToolkit, unknown, unknown> | u
 
 interface Codecs {
   readonly decode: (args: unknown) => Effect.Effect<unknown, Schema.SchemaError>
+  /** Arguments as the tool's own schema encodes them, which is not always what JSON can carry. */
+  readonly toEncoded: (args: unknown) => Effect.Effect<unknown, Schema.SchemaError>
   readonly encode: (result: unknown) => Effect.Effect<unknown, Schema.SchemaError>
 }
 
 const codecs = new WeakMap<Tool.Any, Codecs>()
 
+/**
+ * Arguments come as JSON, in the form that the tool's JSON Schema promises to take: a date is text there, and what may be
+ * left out may be null.
+ */
+const parametersOf = (tool: Tool.Any): Pick<Codecs, "decode" | "toEncoded"> => {
+  const { parametersSchema } = tool
+  if (!Schema.isSchema(parametersSchema)) return { decode: Effect.succeed, toEncoded: Effect.succeed }
+  const json = Schema.toCodecJson(parametersSchema)
+  const decodeJson = Schema.decodeUnknownEffect(json)
+  const decode = (args: unknown) => ambient(decodeJson(args))
+  if (json.ast === parametersSchema.ast) return { decode, toEncoded: Effect.succeed }
+  const encode = Schema.encodeUnknownEffect(parametersSchema)
+  return { decode, toEncoded: (args) => Effect.flatMap(decode(args), (params) => ambient(encode(params))) }
+}
+
 const codecsOf = (tool: Tool.Any): Codecs => {
   const known = codecs.get(tool)
   if (known !== undefined) return known
-  const decode = Schema.isSchema(tool.parametersSchema)
-    ? Schema.decodeUnknownEffect(tool.parametersSchema)
-    : Effect.succeed<unknown>
   const encode = Schema.encodeUnknownEffect(tool.successSchema)
-  const made: Codecs = {
-    decode: (args) => ambient(decode(args)),
-    encode: (result) => ambient(encode(result))
-  }
+  const made: Codecs = { ...parametersOf(tool), encode: (result) => ambient(encode(result)) }
   codecs.set(tool, made)
   return made
 }
@@ -75,6 +87,9 @@ const outputOf = (tool: Tool.Any, result: unknown, encodedResult: unknown): Outp
   tool.toModelOutput === undefined
     ? { encodedResult }
     : { encodedResult, modelOutput: tool.toModelOutput(result) }
+
+const wrongArguments = ({ message }: Schema.SchemaError) =>
+  Effect.succeed<Ran>({ _tag: "WrongArguments", problem: message })
 
 const throughHandler =
   (handler: Tool.Handler<string>): Tools["run"] =>
@@ -94,7 +109,7 @@ const throughHandler =
         onSuccess: (encodedResult): Ran => ({ _tag: "Output", output: outputOf(tool, result, encodedResult) })
       })
     return Effect.matchEffect(decode(args), {
-      onFailure: ({ message }) => Effect.succeed<Ran>({ _tag: "WrongArguments", problem: message }),
+      onFailure: wrongArguments,
       onSuccess: (params) =>
         Effect.suspend(() => handler.handler(params, context)).pipe(
           // The caller's services win over those that were there when the handlers were made.
@@ -126,26 +141,29 @@ const ofHandle = (cause: Cause.Cause<unknown>): Effect.Effect<Ran, unknown> => {
 const throughHandle =
   ({ handle }: AnyToolkit): Tools["run"] =>
   (tool, args, callId, preliminary) =>
-    Effect.suspend(() => {
-      let last: Ran | undefined
-      return ambient(handle(tool.name, args, callId)).pipe(
-        Effect.flatMap((outputs) =>
-          Stream.runForEach(outputs, (output) => {
-            if (output.preliminary) return Effect.sync(() => preliminary(output))
-            if (!output.isFailure) {
-              last = { _tag: "Output", output }
-              return Effect.void
-            }
-            const origin = output.failureOrigin ?? "result"
-            return Effect.failCause(
-              Cause.annotate(Cause.fail(output.result), Context.make(Toolkit.FailureOrigin, origin))
-            )
-          })
-        ),
-        ambient,
-        Effect.catchCause(ofHandle),
-        Effect.map((ran) => ran ?? last ?? { _tag: "Unencodable", problem: "the tool put out no result" })
-      )
+    Effect.matchEffect(codecsOf(tool).toEncoded(args), {
+      onFailure: wrongArguments,
+      onSuccess: (encoded) => {
+        let last: Ran | undefined
+        return ambient(handle(tool.name, encoded, callId)).pipe(
+          Effect.flatMap((outputs) =>
+            Stream.runForEach(outputs, (output) => {
+              if (output.preliminary) return Effect.sync(() => preliminary(output))
+              if (!output.isFailure) {
+                last = { _tag: "Output", output }
+                return Effect.void
+              }
+              const origin = output.failureOrigin ?? "result"
+              return Effect.failCause(
+                Cause.annotate(Cause.fail(output.result), Context.make(Toolkit.FailureOrigin, origin))
+              )
+            })
+          ),
+          ambient,
+          Effect.catchCause(ofHandle),
+          Effect.map((ran) => ran ?? last ?? { _tag: "Unencodable", problem: "the tool put out no result" })
+        )
+      }
     })
 
 /** Whether a toolkit is one whose handlers are found in the context. */
@@ -180,10 +198,13 @@ const fromContext = (toolkit: Toolkit.Toolkit<Record<string, Tool.Any>>): Effect
     })
   })
 
-/** Makes the given tools ready to be run. */
-export const make = (given: Given): Effect.Effect<Tools, unknown, unknown> => {
+const ready = (given: Given): Effect.Effect<Tools, unknown, unknown> => {
   if (given === undefined) return fromContext(Toolkit.empty)
   if (isToolkit(given)) return fromContext(given)
   const resolved = Effect.isEffect(given) ? given : Effect.succeed(given)
   return Effect.map(resolved, (toolkit) => ({ tools: toolkit.tools, run: throughHandle(toolkit) }))
 }
+
+/** Makes the given tools ready to be run. */
+export const make = (given: Given): Effect.Effect<Tools, unknown, unknown> =>
+  Effect.tap(ready(given), ({ tools }) => Opaque.warn(tools))
