@@ -3,16 +3,16 @@ import { closeSync, fdatasyncSync, mkdtempSync, openSync, rmSync, writeSync } fr
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { DatabaseSync } from "node:sqlite"
-import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
+import * as ManagedRuntime from "effect/ManagedRuntime"
 import { Agent } from "../../src/index.ts"
 import { RunStore } from "../../src/store/RunStore.ts"
-import { median } from "./measure.ts"
+import { inBlocks, median } from "./measure.ts"
 import * as Workload from "./workload.ts"
 
 type Store = RunStore["Service"]
 
-const rounds = 45
+const rounds = 96
 const short = 20
 const long = 120
 
@@ -75,33 +75,30 @@ interface Cost {
 }
 
 /**
- * What a store costs over another, with a tool that only reads and with one that writes. A run's beginning and end are told
- * from its turns by the difference between a short run and a long one.
+ * What a store costs over another, for an agent. A run's beginning and end are told from its turns by the difference between
+ * a short run and a long one.
  */
-export const over = (store: Store, base: Store) =>
-  Effect.gen(function* () {
-    const models = { [short]: Workload.model(short), [long]: Workload.model(long) }
-    const drive = (on: Store, agent: typeof Workload.analyst, turns: typeof short | typeof long) =>
-      Effect.gen(function* () {
-        const start = performance.now()
-        yield* Effect.provideService(Agent.run(agent, Workload.task), RunStore, on)
-        return performance.now() - start
-      }).pipe(Effect.provide(models[turns]))
-    const excess = (agent: typeof Workload.analyst) =>
-      Effect.gen(function* () {
-        const more: Array<number> = []
-        const few: Array<number> = []
-        for (let round = 0; round < rounds; round++) {
-          const one = (yield* drive(store, agent, short)) - (yield* drive(base, agent, short))
-          const two = (yield* drive(store, agent, long)) - (yield* drive(base, agent, long))
-          // The first third warms the compiler up.
-          if (round < rounds / 3) continue
-          few.push(one)
-          more.push(two)
-        }
-        const turn = (median(more) - median(few)) / (long - short)
-        const cost: Cost = { turn, run: median(few) - turn * short }
-        return cost
-      })
-    return { reading: yield* excess(Workload.analyst), writing: yield* excess(Workload.writer) }
-  }).pipe(Effect.provide(Layer.mergeAll(Workload.handlers, Workload.prices)))
+export const over = async (store: Store, base: Store, agent: typeof Workload.analyst): Promise<Cost> => {
+  const runtimeOf = (on: Store, turns: number) =>
+    ManagedRuntime.make(
+      Layer.mergeAll(Workload.handlers, Workload.prices, Workload.model(turns), Layer.succeed(RunStore, on))
+    )
+  const runtimes = {
+    few: runtimeOf(store, short),
+    fewBase: runtimeOf(base, short),
+    more: runtimeOf(store, long),
+    moreBase: runtimeOf(base, long)
+  }
+  const drive = (on: keyof typeof runtimes) => () => runtimes[on].runPromise(Agent.run(agent, Workload.task))
+  try {
+    const samples = await inBlocks(
+      { few: drive("few"), fewBase: drive("fewBase"), more: drive("more"), moreBase: drive("moreBase") },
+      rounds
+    )
+    const few = median(samples.few) - median(samples.fewBase)
+    const turn = (median(samples.more) - median(samples.moreBase) - few) / (long - short)
+    return { turn, run: few - turn * short }
+  } finally {
+    await Promise.all(Object.values(runtimes).map((runtime) => runtime.dispose()))
+  }
+}

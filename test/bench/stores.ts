@@ -8,6 +8,7 @@ import * as Databases from "./databases.ts"
 import * as Durability from "./durability.ts"
 import * as Growth from "./growth.ts"
 import { pages } from "./listing.ts"
+import * as Workload from "./workload.ts"
 
 /** One thing that was measured; `allowed` in the same unit, if there is a limit. */
 export interface Figure {
@@ -74,7 +75,8 @@ export const figures: Effect.Effect<ReadonlyArray<Figure>, unknown> = Effect.gen
   all.push({ what: "raw: write and fdatasync", measured: ms(Durability.fsync()) })
   all.push({ what: "raw: the three transactions of a turn, by hand", measured: ms(Durability.byHand()) })
   const { store } = yield* Databases.sqlite
-  const { reading, writing } = yield* Durability.over(store, memory)
+  const reading = yield* Effect.promise(() => Durability.over(store, memory, Workload.analyst))
+  const writing = yield* Effect.promise(() => Durability.over(store, memory, Workload.writer))
   all.push(limited("SQLite over memory: a turn that reads", reading.turn, 0.25))
   all.push(limited("SQLite over memory: a turn that writes", writing.turn, 0.6))
   all.push({ what: "SQLite over memory: the beginning and the end of a run", measured: ms(reading.run) })
