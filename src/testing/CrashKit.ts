@@ -102,8 +102,9 @@ export interface Options<RO, LE, RI, SE> extends Subject.Options<RO, LE, RI> {
  * as `observed`: of its effect nobody knows whether it takes place once. It tells, or it is a `Tool.Readonly` one, or it
  * is named in `silent`. The tools of a sub-agent tell for it.
  *
- * A result in which a tool tells its idempotency key, or an id made of it, is another one after a lost model call: the
- * turn is in the key. That is reported as `transcript`.
+ * A call that is made after a lost model call has another idempotency key, for the turn is in it. Where a result, or what
+ * took place, says the key itself, that is no difference. An id that a tool makes of its key, by a hash of its own or a part
+ * of it, is one, and is reported as `transcript`: let the tool count, or say the whole key.
  *
  * Fails only if the layer or the store cannot be had.
  *

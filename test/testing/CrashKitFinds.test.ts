@@ -10,6 +10,7 @@ import * as Schema from "effect/Schema"
 import { Agent, MemoryRunStore, RunStore, ToolFailure, ToolPolicy } from "../../src/index.ts"
 import { Scripted } from "../../src/provider/index.ts"
 import { CrashKit } from "../../src/testing/index.ts"
+import { CurrentCall } from "../../src/tool/index.ts"
 import { agent, call, done, handlers, model } from "./agents.ts"
 
 // Hundreds of runs take a while on a machine that has other things to do.
@@ -85,6 +86,38 @@ describe("a tool", { timeout: patience }, () => {
       const report = yield* working(tool, () => Effect.succeed("worked"))
       expect(found(report)).toContain("same_key crash in tool")
     })
+  )
+
+  it.effect(
+    "that says its idempotency key is safe, wherever a model call is lost; one that says a part is not",
+    () =>
+      Effect.gen(function* () {
+        const saying = (word: (key: string) => string, more: object = {}) => {
+          const tools = Toolkit.make(Work)
+          const work = Effect.gen(function* () {
+            const { idempotencyKey } = yield* CurrentCall.CurrentCall
+            yield* CrashKit.happenedOnce(idempotencyKey, `worked under ${word(idempotencyKey)}`)
+            return JSON.stringify({ receipt: `"${word(idempotencyKey)}"` })
+          })
+          return CrashKit.check({
+            agent: Agent.make("worker", { toolkit: tools, limits: { turns: 9 } }),
+            input: "Work.",
+            // The model says what it has read.
+            layer: Layer.merge(
+              tools.toLayer({ work: () => work }),
+              model((turn, { messages }) =>
+                turn < 2 ? Scripted.call("work") : Scripted.text(`done: ${JSON.stringify(messages.at(-1))}`)
+              )
+            ),
+            ...more
+          })
+        }
+        expect((yield* saying((key) => key)).broken).toEqual([])
+        const lost = { only: ({ point }: CrashKit.Seam) => point === "in model call" }
+        expect(found(yield* saying((key) => key.slice(0, 8), lost))).toContain(
+          "transcript crash in model call"
+        )
+      })
   )
 
   it.effect("that remembers what it has done in its process answers something else after a crash", () =>

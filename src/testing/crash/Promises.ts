@@ -3,6 +3,7 @@
  */
 import { isDeepStrictEqual } from "node:util"
 import * as Audit from "../Audit.ts"
+import * as Keys from "./Keys.ts"
 import * as Observation from "./Observation.ts"
 import * as Outcomes from "./Outcomes.ts"
 import * as Parting from "./Parting.ts"
@@ -188,10 +189,11 @@ function* endings(
 
 /** Holds a run against the undisturbed one. */
 export const judge = (
-  undisturbed: Observation.Observation,
-  disturbed: Observation.Observation,
+  before: Observation.Observation,
+  after: Observation.Observation,
   strikes: ReadonlyArray<Strike>
 ): Verdict => {
+  const [undisturbed, disturbed] = [Keys.named(before), Keys.named(after)]
   const { differences, parted } = Parting.compare(undisturbed, disturbed, strikes)
   const [first] = strikes
   const alike = parted.size === 0

@@ -1,0 +1,49 @@
+/**
+ * Idempotency keys in what a run says. The turn is in a key, and a lost model call is a turn: the same call has another key
+ * then. What says a key is compared by the call that it is the key of. Pure.
+ */
+import type { Message } from "../../run/Message.ts"
+import type { Stored } from "../../store/RunStore.ts"
+import type * as Observation from "./Observation.ts"
+import * as Parting from "./Parting.ts"
+
+// A shorter one may stand in a text by chance.
+const shortest = 8
+
+/** What a key is called instead, which is the same in every run that makes the same calls. */
+const namesOf = (observation: Observation.Observation): ReadonlyMap<string, string> => {
+  const names = new Map<string, string>()
+  for (const [path, { numbers, stored }] of Parting.placesOf(observation)) {
+    for (const event of stored.events) {
+      if (event.type !== "tool_start" || event.idempotencyKey.length < shortest) continue
+      const number = numbers.get(event.callId)
+      // Calls may share a key of their tool's own: to the world they are the first of them.
+      if (number === undefined || names.has(event.idempotencyKey)) continue
+      names.set(event.idempotencyKey, `the key of call ${path}/${number}`)
+    }
+  }
+  return names
+}
+
+const replaced = (text: string, names: ReadonlyArray<readonly [key: string, name: string]>): string =>
+  names.reduce((rest, [key, name]) => rest.replaceAll(key, () => name), text)
+
+/** The observation with the calls that its keys stand for instead of the keys, in transcripts and in what took place. */
+export const named = (observation: Observation.Observation): Observation.Observation => {
+  const names = [...namesOf(observation)].sort(([a], [b]) => b.length - a.length)
+  const escaped = names.map(([key, name]) => [JSON.stringify(key).slice(1, -1), name] as const)
+  const inMessages = (messages: ReadonlyArray<Message>): ReadonlyArray<Message> => {
+    const text = JSON.stringify(messages)
+    return escaped.some(([key]) => text.includes(key)) ? JSON.parse(replaced(text, escaped)) : messages
+  }
+  const runs = new Map(
+    [...observation.runs].map(([id, { events, state }]): [string, Stored] => [
+      id,
+      { events, state: { ...state, messages: inMessages(state.messages) } }
+    ])
+  )
+  const entries = observation.entries.map((entry) =>
+    entry._tag === "Happened" ? { ...entry, effect: replaced(entry.effect, names) } : entry
+  )
+  return { ...observation, runs, entries }
+}
