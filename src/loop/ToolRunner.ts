@@ -51,6 +51,8 @@ interface Codecs {
   /** Arguments as the tool's own schema encodes them, which is not always what JSON can carry. */
   readonly toEncoded: (args: unknown) => Effect.Effect<unknown, Schema.SchemaError>
   readonly encode: (result: unknown) => Effect.Effect<unknown, Schema.SchemaError>
+  /** A result that the tool's own schema has encoded already, in the form that JSON can carry. */
+  readonly toCarried: (result: unknown, encoded: unknown) => Effect.Effect<unknown>
 }
 
 const codecs = new WeakMap<Tool.Any, Codecs>()
@@ -70,11 +72,27 @@ const parametersOf = (tool: Tool.Any): Pick<Codecs, "decode" | "toEncoded"> => {
   return { decode, toEncoded: (args) => Effect.flatMap(decode(args), (params) => ambient(encode(params))) }
 }
 
+/**
+ * Results go out as JSON, as arguments come in. What a schema leaves open (`Unknown`) may hold what it cannot put into
+ * JSON; then a result is encoded as the schema has it, and is what JSON makes of that.
+ */
+const resultOf = ({ successSchema }: Tool.Any): Pick<Codecs, "encode" | "toCarried"> => {
+  const json = Schema.toCodecJson(successSchema)
+  const plain = Schema.encodeUnknownEffect(successSchema)
+  if (json.ast === successSchema.ast) {
+    return { encode: (result) => ambient(plain(result)), toCarried: (_, encoded) => Effect.succeed(encoded) }
+  }
+  const inJson = Schema.encodeUnknownEffect(json)
+  return {
+    encode: (result) => ambient(Effect.catch(inJson(result), () => plain(result))),
+    toCarried: (result, encoded) => ambient(Effect.orElseSucceed(inJson(result), () => encoded))
+  }
+}
+
 const codecsOf = (tool: Tool.Any): Codecs => {
   const known = codecs.get(tool)
   if (known !== undefined) return known
-  const encode = Schema.encodeUnknownEffect(tool.successSchema)
-  const made: Codecs = { ...parametersOf(tool), encode: (result) => ambient(encode(result)) }
+  const made: Codecs = { ...parametersOf(tool), ...resultOf(tool) }
   codecs.set(tool, made)
   return made
 }
@@ -144,14 +162,16 @@ const throughHandle =
     Effect.matchEffect(codecsOf(tool).toEncoded(args), {
       onFailure: wrongArguments,
       onSuccess: (encoded) => {
+        const { toCarried } = codecsOf(tool)
         let last: Ran | undefined
         return ambient(handle(tool.name, encoded, callId)).pipe(
           Effect.flatMap((outputs) =>
             Stream.runForEach(outputs, (output) => {
-              if (output.preliminary) return Effect.sync(() => preliminary(output))
               if (!output.isFailure) {
-                last = { _tag: "Output", output }
-                return Effect.void
+                return Effect.map(toCarried(output.result, output.encodedResult), (encodedResult) => {
+                  if (output.preliminary) preliminary({ ...output, encodedResult })
+                  else last = { _tag: "Output", output: { ...output, encodedResult } }
+                })
               }
               const origin = output.failureOrigin ?? "result"
               return Effect.failCause(

@@ -1,5 +1,6 @@
 /**
- * What a model may give a tool: whatever the tool's JSON Schema, which is all that the model sees, promises to take.
+ * What a model may give a tool: whatever the tool's JSON Schema, which is all that the model sees, promises to take. And
+ * what it gets: the same form of it.
  */
 import { describe, expect } from "@effect/vitest"
 import * as Tool from "effect/ai/Tool"
@@ -93,6 +94,54 @@ describe("an argument of a type that JSON cannot carry", () => {
     yield* Agent.decide(asked, Agent.approve({ args: { at: date.toISOString() } }))
     expectTag((yield* finish(Agent.resume(agent, "r"))).exit, "Completed")
     expect(seen).toEqual([new Date("2020-01-01T00:00:00.000Z"), date])
+  })
+})
+
+describe("a result of a type that JSON cannot carry", () => {
+  const answering = Effect.fnUntraced(function* (schema: Given, result: unknown, way: string) {
+    const tools = Toolkit.make(Tool.make("look", { success: schema }))
+    const handlers = tools.toLayer({ look: () => Effect.succeed(result) })
+    const bot = once(Scripted.call("look", {}, { id: "c" }))
+    const agent =
+      way === "its layer"
+        ? Agent.make("a", { toolkit: tools }).pipe(Agent.provide(handlers), Agent.provide(bot.layer))
+        : Agent.make("a", { toolkit: yield* Effect.provide(tools, handlers) }).pipe(Agent.provide(bot.layer))
+    const { exit } = yield* finish(Agent.run(agent, "go", { runId: "r" }))
+    expectTag(exit, "Completed")
+    return resultOf(exit, "c")
+  })
+
+  for (const way of ["its layer", "handlers that are made before"]) {
+    for (const [name, schema, given, got] of kinds) {
+      check(`${name} from a tool with ${way} is what would be given for it`, function* () {
+        const { content, ok } = yield* answering(Schema.Struct({ it: schema }), { it: got }, way)
+        expect(ok).toBe(true)
+        expect(JSON.parse(content)).toEqual({ it: given })
+      })
+    }
+
+    check(`anything from a tool with ${way} is what JSON makes of it`, function* () {
+      const { content } = yield* answering(Schema.Unknown, { at: date, note: undefined }, way)
+      expect(JSON.parse(content)).toEqual({ at: date.toISOString() })
+    })
+  }
+
+  check("is carried where it is the output of a sub-agent", function* () {
+    const output = Schema.Struct({
+      when: Schema.Date,
+      counts: Schema.ReadonlyMap(Schema.String, Schema.BigInt)
+    })
+    const given = { when: date.toISOString(), counts: [["a", "1"]] }
+    const child = Agent.make("child", { output }).pipe(
+      Agent.provide(once(Scripted.call("submit_result", given)).layer)
+    )
+    const ask = Agent.asTool(child, { name: "ask", description: "Asks." })
+    const lead = Agent.make("lead", { toolkit: Toolkit.make(ask.tool) }).pipe(
+      Agent.provide(ask.layer),
+      Agent.provide(once(Scripted.call("ask", { task: "count" }, { id: "c" })).layer)
+    )
+    const { exit } = yield* finish(Agent.run(lead, "go", { runId: "r" }))
+    expect(JSON.parse(resultOf(exit, "c").content)).toEqual(given)
   })
 })
 
