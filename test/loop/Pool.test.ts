@@ -37,26 +37,20 @@ const Note = Tool.make("note", { parameters: Schema.Struct({ q: Schema.String })
   .annotate(ToolPolicy.Purpose, "handoff")
 const tools = Toolkit.make(reader("read"), Note)
 
-const agentOf = (lines: ReadonlyArray<Scripted.Line>, ran: Array<string> = []) =>
-  Agent.make("bot", { toolkit: tools, policy: { repetition: "off" }, limits: { turns: 50 } }).pipe(
-    Agent.provide(
-      Layer.mergeAll(
-        tools.toLayer({
-          read: ({ q }) =>
-            Effect.as(
-              Effect.sync(() => ran.push(q)),
-              q
-            ),
-          note: ({ q }) =>
-            Effect.as(
-              Effect.sync(() => ran.push(`note ${q}`)),
-              q
-            )
-        }),
-        Scripted.layer(Scripted.make("bot", lines), { usage }),
-        Prices
-      )
+/** The tools, a script and its price; `ran` is what was executed. */
+const world = (script: Parameters<typeof Scripted.layer>[0], ran: Array<string> = []) => {
+  const saying = (name: string, q: string) =>
+    Effect.as(
+      Effect.sync(() => ran.push(`${name}${q}`)),
+      q
     )
+  const handlers = tools.toLayer({ read: ({ q }) => saying("", q), note: ({ q }) => saying("note ", q) })
+  return Layer.mergeAll(handlers, Scripted.layer(script, { usage }), Prices)
+}
+
+const agentOf = (lines: ReadonlyArray<Scripted.Line>, ran?: Array<string>) =>
+  Agent.make("bot", { toolkit: tools, policy: { repetition: "off" }, limits: { turns: 50 } }).pipe(
+    Agent.provide(world(Scripted.make("bot", lines), ran))
   )
 
 const reads = (n: number) =>
@@ -67,45 +61,58 @@ const withPool =
   <A, E, R>(effect: Effect.Effect<A, E, R>) =>
     Effect.provide(effect, MemoryBudgetPool.layer("team", limits))
 
+/** A test with a pool of these limits. */
+const pooled = (
+  name: string,
+  limits: BudgetPool.PoolLimits,
+  body: () => Generator<
+    Effect.Effect<unknown, unknown, RunStore.RunStore | BudgetPool.BudgetPool>,
+    unknown,
+    never
+  >
+): void =>
+  check(name, function* () {
+    yield* withPool(limits)(Effect.gen(body))
+  })
+
+const down = Effect.fail(
+  new BudgetPool.BudgetPoolError({ pool: "team", kind: "unavailable", problem: "no connection" })
+)
+
 const status = Effect.flatMap(BudgetPool.BudgetPool, (pool) => pool.status)
 
 describe("tool calls", () => {
-  check(
+  pooled(
     "runs of one pool together never run more calls than it has, and each is told in words",
+    { toolCalls: 10 },
     function* () {
-      yield* withPool({ toolCalls: 10 })(
-        Effect.gen(function* () {
-          const ran: Array<string> = []
-          const runs = Array.from({ length: 6 }, (_, i) =>
-            finish(Agent.run(agentOf([...reads(4), Scripted.text("done")], ran), "go", { runId: `r${i}` }))
-          )
-          const ends = yield* Effect.all(runs, { concurrency: "unbounded" })
-          expect(ran.length).toBe(10)
-          expect((yield* status).used.toolCalls).toBe(10)
-          const refused = ends
-            .flatMap(({ events }) => of(events, "tool_result"))
-            .filter((event) => event.short)
-          expect(refused.length).toBeGreaterThan(0)
-          for (const event of refused) {
-            expect(event).toMatchObject({ disposition: "refused", short: "tool_calls" })
-            expect(event.content).toContain("Not run")
-          }
-        })
+      const ran: Array<string> = []
+      const runs = Array.from({ length: 6 }, (_, i) =>
+        finish(Agent.run(agentOf([...reads(4), Scripted.text("done")], ran), "go", { runId: `r${i}` }))
       )
+      const ends = yield* Effect.all(runs, { concurrency: "unbounded" })
+      expect(ran.length).toBe(10)
+      expect((yield* status).used.toolCalls).toBe(10)
+      const refused = ends.flatMap(({ events }) => of(events, "tool_result")).filter((event) => event.short)
+      expect(refused.length).toBeGreaterThan(0)
+      for (const event of refused) {
+        expect(event).toMatchObject({ disposition: "refused", short: "tool_calls" })
+        expect(event.content).toContain("Not run")
+      }
     }
   )
 
-  check("a model that was told and asks again is stopped, with the pool's name and numbers", function* () {
-    yield* withPool({ toolCalls: 2 })(
-      Effect.gen(function* () {
-        const { exit } = yield* finish(Agent.run(agentOf(reads(9)), "go", { runId: "r" }))
-        const stopped = expectTag(exit, "BudgetExceeded")
-        expect(stopped).toMatchObject({ resource: "tool_calls", used: 2, limit: 2 })
-        expect(stopped.message).toContain("the budget pool team")
-        expect(results(exit.run.messages).c2?.content).toContain("Not run")
-      })
-    )
-  })
+  pooled(
+    "a model that was told and asks again is stopped, with the pool's name and numbers",
+    { toolCalls: 2 },
+    function* () {
+      const { exit } = yield* finish(Agent.run(agentOf(reads(9)), "go", { runId: "r" }))
+      const stopped = expectTag(exit, "BudgetExceeded")
+      expect(stopped).toMatchObject({ resource: "tool_calls", used: 2, limit: 2 })
+      expect(stopped.message).toContain("the budget pool team")
+      expect(results(exit.run.messages).c2?.content).toContain("Not run")
+    }
+  )
 
   check("a run that it has stopped says so, and goes on as it is once there is room", function* () {
     const agent = agentOf([...reads(5), Scripted.text("done")])
@@ -120,50 +127,46 @@ describe("tool calls", () => {
     expect(expectTag(exit, "Completed").output).toBe("done")
   })
 
-  check("its reserve is for handoff tools", function* () {
-    yield* withPool({ toolCalls: 3, reserve: { toolCalls: 2 } })(
-      Effect.gen(function* () {
-        const ran: Array<string> = []
-        const lines = [...reads(2), Scripted.call("note", { q: "found" }, { id: "n" }), Scripted.text("done")]
-        const { exit } = yield* finish(Agent.run(agentOf(lines, ran), "go", { runId: "r" }))
-        expectTag(exit, "BudgetExceeded")
-        expect(exit.run.summary).toBe("done")
-        expect(ran).toEqual(["0", "note found"])
-      })
-    )
+  pooled("its reserve is for handoff tools", { toolCalls: 3, reserve: { toolCalls: 2 } }, function* () {
+    const ran: Array<string> = []
+    const lines = [...reads(2), Scripted.call("note", { q: "found" }, { id: "n" }), Scripted.text("done")]
+    const { exit } = yield* finish(Agent.run(agentOf(lines, ran), "go", { runId: "r" }))
+    expectTag(exit, "BudgetExceeded")
+    expect(exit.run.summary).toBe("done")
+    expect(ran).toEqual(["0", "note found"])
   })
 
-  check("a repeated attempt after a crash is the same claim, and a taken-over run goes on", function* () {
-    yield* withPool({ toolCalls: 3 })(
-      Effect.gen(function* () {
-        const agent = agentOf([...reads(2), Scripted.text("done")])
-        const dying = crashing(Effect.exit(Agent.run(agent, "go", { runId: "r" })), {
-          before: (event) => event.type === "tool_start"
-        })
-        yield* dying
-        const { exit } = yield* finish(Agent.resume(agent, "r"))
-        expectTag(exit, "Completed")
-        expect((yield* status).used.toolCalls).toBe(2)
+  pooled(
+    "a repeated attempt after a crash is the same claim, and a taken-over run goes on",
+    { toolCalls: 3 },
+    function* () {
+      const agent = agentOf([...reads(2), Scripted.text("done")])
+      const dying = crashing(Effect.exit(Agent.run(agent, "go", { runId: "r" })), {
+        before: (event) => event.type === "tool_start"
       })
-    )
-  })
+      yield* dying
+      const { exit } = yield* finish(Agent.resume(agent, "r"))
+      expectTag(exit, "Completed")
+      expect((yield* status).used.toolCalls).toBe(2)
+    }
+  )
 })
 
 describe("money and tokens", () => {
-  check("what runs spend adds up in the pool, to the nano-dollar", function* () {
-    yield* withPool({ usd: 1, tokens: 1_000_000 })(
-      Effect.gen(function* () {
-        const runs = Array.from({ length: 5 }, (_, i) =>
-          finish(Agent.run(agentOf([...reads(3), Scripted.text("done")]), "go", { runId: `r${i}` }))
-        )
-        const ends = yield* Effect.all(runs, { concurrency: "unbounded" })
-        const spent = ends.reduce((sum, { exit }) => sum + Math.round(exit.run.costUsd * 1e9), 0)
-        expect(spent).toBe(20 * perTurn * 1e9)
-        expect((yield* status).used).toEqual({ turns: 20, usd: spent / 1e9, tokens: 300, toolCalls: 15 })
-        expect((yield* status).held).toMatchObject({ usd: 0, tokens: 0 })
-      })
-    )
-  })
+  pooled(
+    "what runs spend adds up in the pool, to the nano-dollar",
+    { usd: 1, tokens: 1_000_000 },
+    function* () {
+      const runs = Array.from({ length: 5 }, (_, i) =>
+        finish(Agent.run(agentOf([...reads(3), Scripted.text("done")]), "go", { runId: `r${i}` }))
+      )
+      const ends = yield* Effect.all(runs, { concurrency: "unbounded" })
+      const spent = ends.reduce((sum, { exit }) => sum + Math.round(exit.run.costUsd * 1e9), 0)
+      expect(spent).toBe(20 * perTurn * 1e9)
+      expect((yield* status).used).toEqual({ turns: 20, usd: spent / 1e9, tokens: 300, toolCalls: 15 })
+      expect((yield* status).held).toMatchObject({ usd: 0, tokens: 0 })
+    }
+  )
 
   check("is passed by one turn for each model call at a time, and never in hold mode", function* () {
     const limits: BudgetPool.PoolLimits = { usd: perTurn * 3.5 }
@@ -196,124 +199,100 @@ describe("money and tokens", () => {
     )
   })
 
-  check("a reserve of the pool is for the handoff", function* () {
-    yield* withPool({ usd: perTurn * 5, reserve: { usd: perTurn * 2 } })(
-      Effect.gen(function* () {
-        const { events, exit } = yield* finish(Agent.run(agentOf(reads(20)), "go", { runId: "r" }))
-        expectTag(exit, "BudgetExceeded")
-        expect(of(events, "handoff").length).toBe(1)
-        expect(of(events, "turn").length).toBe(5)
-      })
-    )
+  pooled(
+    "a reserve of the pool is for the handoff",
+    { usd: perTurn * 5, reserve: { usd: perTurn * 2 } },
+    function* () {
+      const { events, exit } = yield* finish(Agent.run(agentOf(reads(20)), "go", { runId: "r" }))
+      expectTag(exit, "BudgetExceeded")
+      expect(of(events, "handoff").length).toBe(1)
+      expect(of(events, "turn").length).toBe(5)
+    }
+  )
+
+  pooled("a model call that a Stop cuts off counts at its estimate", { usd: 1 }, function* () {
+    const agent = agentOf([...reads(1), Scripted.text("late", { latency: "1 hour" })])
+    const fiber = yield* Effect.forkChild(Agent.run(agent, "go", { runId: "r" }), {
+      startImmediately: true
+    })
+    yield* settle
+    yield* TestClock.adjust("1 minute")
+    yield* Fiber.interrupt(fiber)
+    const events = yield* journal("r")
+    expect((yield* status).used.usd).toBe(of(events, "run_stopped")[0]?.costUsd)
+    expect((yield* status).used.turns).toBe(2)
   })
 
-  check("a model call that a Stop cuts off counts at its estimate", function* () {
-    yield* withPool({ usd: 1 })(
-      Effect.gen(function* () {
-        const agent = agentOf([...reads(1), Scripted.text("late", { latency: "1 hour" })])
-        const fiber = yield* Effect.forkChild(Agent.run(agent, "go", { runId: "r" }), {
-          startImmediately: true
-        })
-        yield* settle
-        yield* TestClock.adjust("1 minute")
-        yield* Fiber.interrupt(fiber)
-        const events = yield* journal("r")
-        expect((yield* status).used.usd).toBe(of(events, "run_stopped")[0]?.costUsd)
-        expect((yield* status).used.turns).toBe(2)
+  pooled(
+    "a model call that died with its process is settled when the run is taken up",
+    { usd: 1 },
+    function* () {
+      const agent = agentOf([...reads(1), Scripted.text("done")])
+      yield* crashing(Effect.exit(Agent.run(agent, "go", { runId: "r" })), {
+        after: (event) => event.type === "turn_started" && event.turn === 2
       })
-    )
+      const { exit } = yield* finish(Agent.resume(agent, "r"))
+      expectTag(exit, "Completed")
+      expect((yield* status).used.turns).toBe(exit.run.turns)
+    }
+  )
+
+  pooled("a turn that a provider could not give counts when it is asked for anew", { usd: 1 }, function* () {
+    let isDown = true
+    const script = Scripted.make("bot", (turn) => (turn === 0 ? reads(1)[0] : Scripted.text("done")))
+    const reply: typeof script.reply = (turn, transcript) =>
+      turn === 1 && isDown ? Scripted.fail(500) : script.reply(turn, transcript)
+    const agent = Agent.make("bot", { toolkit: tools }).pipe(Agent.provide(world({ ...script, reply })))
+    const { exit } = yield* withTime(finish(Agent.run(agent, "go", { runId: "r" })))
+    expectTag(exit, "ProviderUnavailable")
+    isDown = false
+    const { exit: end } = yield* finish(Agent.resume(agent, "r"))
+    expectTag(end, "Completed")
+    expect((yield* status).used).toMatchObject({ turns: 2, usd: end.run.costUsd })
   })
 
-  check("a model call that died with its process is settled when the run is taken up", function* () {
-    yield* withPool({ usd: 1 })(
-      Effect.gen(function* () {
-        const agent = agentOf([...reads(1), Scripted.text("done")])
-        yield* crashing(Effect.exit(Agent.run(agent, "go", { runId: "r" })), {
-          after: (event) => event.type === "turn_started" && event.turn === 2
-        })
-        const { exit } = yield* finish(Agent.resume(agent, "r"))
-        expectTag(exit, "Completed")
-        expect((yield* status).used.turns).toBe(exit.run.turns)
-      })
-    )
-  })
-
-  check("a turn that a provider could not give counts when it is asked for anew", function* () {
-    yield* withPool({ usd: 1 })(
-      Effect.gen(function* () {
-        let isDown = true
-        const script = Scripted.make("bot", (turn) => (turn === 0 ? reads(1)[0] : Scripted.text("done")))
-        const reply: typeof script.reply = (turn, transcript) =>
-          turn === 1 && isDown ? Scripted.fail(500) : script.reply(turn, transcript)
-        const agent = Agent.make("bot", { toolkit: tools }).pipe(
-          Agent.provide(
-            Layer.mergeAll(
-              tools.toLayer({ read: ({ q }) => Effect.succeed(q), note: ({ q }) => Effect.succeed(q) }),
-              Scripted.layer({ ...script, reply }, { usage }),
-              Prices
-            )
-          )
+  pooled("a model call that breaks down counts as it does in the run", { usd: 1 }, function* () {
+    const model = LanguageModel.make({
+      generateText: () => Effect.die("broken"),
+      streamText: () => Stream.die("broken")
+    })
+    const breaking = Agent.make("bot").pipe(
+      Agent.provide(
+        Layer.mergeAll(
+          Layer.effect(LanguageModel.LanguageModel, model),
+          Layer.succeed(Model.ModelName, "bot"),
+          Prices
         )
-        const { exit } = yield* withTime(finish(Agent.run(agent, "go", { runId: "r" })))
-        expectTag(exit, "ProviderUnavailable")
-        isDown = false
-        const { exit: end } = yield* finish(Agent.resume(agent, "r"))
-        expectTag(end, "Completed")
-        expect((yield* status).used).toMatchObject({ turns: 2, usd: end.run.costUsd })
-      })
+      )
     )
+    yield* crashing(Effect.exit(Agent.run(agentOf(reads(1)), "go", { runId: "r" })), {
+      before: (event) => event.type === "turn_started" && event.turn === 2
+    })
+    const { exit } = yield* finish(Agent.resume(breaking, "r"))
+    expectTag(exit, "RunFailed")
+    expect(exit.run.turns).toBe(2)
+    expect((yield* status).used).toMatchObject({ turns: 2, usd: exit.run.costUsd })
   })
 
-  check("a model call that breaks down counts as it does in the run", function* () {
-    yield* withPool({ usd: 1 })(
-      Effect.gen(function* () {
-        const model = LanguageModel.make({
-          generateText: () => Effect.die("broken"),
-          streamText: () => Stream.die("broken")
-        })
-        const breaking = Agent.make("bot").pipe(
-          Agent.provide(
-            Layer.mergeAll(
-              Layer.effect(LanguageModel.LanguageModel, model),
-              Layer.succeed(Model.ModelName, "bot"),
-              Prices
-            )
-          )
-        )
-        yield* crashing(Effect.exit(Agent.run(agentOf(reads(1)), "go", { runId: "r" })), {
-          before: (event) => event.type === "turn_started" && event.turn === 2
-        })
-        const { exit } = yield* finish(Agent.resume(breaking, "r"))
-        expectTag(exit, "RunFailed")
-        expect(exit.run.turns).toBe(2)
-        expect((yield* status).used).toMatchObject({ turns: 2, usd: exit.run.costUsd })
-      })
-    )
-  })
-
-  check("a Stop while a turn is being settled does not keep it from the pool", function* () {
-    yield* withPool({ usd: 1 })(
-      Effect.gen(function* () {
-        const pool = yield* BudgetPool.BudgetPool
-        const slow: BudgetPool.BudgetPool["Service"] = {
-          ...pool,
-          settle: (spent) => Effect.andThen(Effect.sleep("5 seconds"), pool.settle(spent))
-        }
-        const run = Agent.run(agentOf([Scripted.text("done")]), "go", { runId: "r" })
-        const fiber = yield* Effect.forkChild(Effect.provideService(run, BudgetPool.BudgetPool, slow), {
-          startImmediately: true
-        })
-        yield* settle
-        yield* TestClock.adjust("1 second")
-        yield* Effect.forkChild(Fiber.interrupt(fiber), { startImmediately: true })
-        yield* settle
-        yield* TestClock.adjust("10 seconds")
-        yield* Fiber.await(fiber)
-        const [stopped] = of(yield* journal("r"), "run_stopped")
-        expect(stopped).toMatchObject({ turns: 1, costUsd: perTurn })
-        expect((yield* status).used).toMatchObject({ turns: 1, usd: perTurn })
-      })
-    )
+  pooled("a Stop while a turn is being settled does not keep it from the pool", { usd: 1 }, function* () {
+    const pool = yield* BudgetPool.BudgetPool
+    const slow: BudgetPool.BudgetPool["Service"] = {
+      ...pool,
+      settle: (spent) => Effect.andThen(Effect.sleep("5 seconds"), pool.settle(spent))
+    }
+    const run = Agent.run(agentOf([Scripted.text("done")]), "go", { runId: "r" })
+    const fiber = yield* Effect.forkChild(Effect.provideService(run, BudgetPool.BudgetPool, slow), {
+      startImmediately: true
+    })
+    yield* settle
+    yield* TestClock.adjust("1 second")
+    yield* Effect.forkChild(Fiber.interrupt(fiber), { startImmediately: true })
+    yield* settle
+    yield* TestClock.adjust("10 seconds")
+    yield* Fiber.await(fiber)
+    const [stopped] = of(yield* journal("r"), "run_stopped")
+    expect(stopped).toMatchObject({ turns: 1, costUsd: perTurn })
+    expect((yield* status).used).toMatchObject({ turns: 1, usd: perTurn })
   })
 })
 
@@ -331,9 +310,6 @@ describe("a pool is asked for nothing while something is not stored yet", () => 
         settle: (spent) => Effect.andThen(first("settle"), pool.settle(spent))
       }))
     )
-  const down = Effect.fail(
-    new BudgetPool.BudgetPoolError({ pool: "team", kind: "unavailable", problem: "no connection" })
-  )
   const calls = (...ids: ReadonlyArray<string>) =>
     Scripted.turn(...ids.map((id) => Scripted.call("read", { q: id }, { id })))
 
@@ -349,12 +325,7 @@ describe("a pool is asked for nothing while something is not stored yet", () => 
       made.replies++
       return lines[turn]
     })
-    const layer = Layer.mergeAll(
-      tools.toLayer({ read: ({ q }) => Effect.succeed(q), note: ({ q }) => Effect.succeed(q) }),
-      Scripted.layer(script, { usage }),
-      Prices
-    )
-    return { agent: Agent.make("bot", { toolkit: tools }).pipe(Agent.provide(layer)), made }
+    return { agent: Agent.make("bot", { toolkit: tools }).pipe(Agent.provide(world(script))), made }
   }
 
   /** What the pool has counted is what the run has. */
@@ -365,35 +336,31 @@ describe("a pool is asked for nothing while something is not stored yet", () => 
     expect((yield* status).held, when).toMatchObject({ turns: 0, usd: 0, tokens: 0 })
   })
 
-  check("however long it takes, all that the run knows is stored", function* () {
-    yield* withPool({ usd: 1 })(
+  pooled("however long it takes, all that the run knows is stored", { usd: 1 }, function* () {
+    const store = yield* RunStore.RunStore
+    const asked: Array<string> = []
+    const slow = asking((what) =>
       Effect.gen(function* () {
-        const store = yield* RunStore.RunStore
-        const asked: Array<string> = []
-        const slow = asking((what) =>
-          Effect.gen(function* () {
-            const events = yield* Effect.orDie(store.read("r"))
-            asked.push(`${what} after ${events.at(-1)?.type}`)
-            yield* Effect.sleep("5 seconds")
-          })
-        )
-        yield* withTime(Effect.provide(Agent.run(flaky().agent, "go", { runId: "r" }), slow))
-        expect(asked).toEqual([
-          "hold after run_started",
-          "settle after turn",
-          "claimCall after turn",
-          "claimCall after turn",
-          "hold after tool_result",
-          "settle after turn_failed",
-          "hold after turn_failed",
-          "settle after turn",
-          "claimCall after turn",
-          "hold after tool_result",
-          "settle after turn"
-        ])
-        yield* expectSame("r")
+        const events = yield* Effect.orDie(store.read("r"))
+        asked.push(`${what} after ${events.at(-1)?.type}`)
+        yield* Effect.sleep("5 seconds")
       })
     )
+    yield* withTime(Effect.provide(Agent.run(flaky().agent, "go", { runId: "r" }), slow))
+    expect(asked).toEqual([
+      "hold after run_started",
+      "settle after turn",
+      "claimCall after turn",
+      "claimCall after turn",
+      "hold after tool_result",
+      "settle after turn_failed",
+      "hold after turn_failed",
+      "settle after turn",
+      "claimCall after turn",
+      "hold after tool_result",
+      "settle after turn"
+    ])
+    yield* expectSame("r")
   })
 
   check("whenever it fails, nothing is paid twice, and it agrees with the run in the end", function* () {
@@ -478,17 +445,12 @@ check(
   function* () {
     const ran: Array<string> = []
     const agent = agentOf([...reads(1), Scripted.text("done")], ran)
-    const down = new BudgetPool.BudgetPoolError({
-      pool: "team",
-      kind: "unavailable",
-      problem: "no connection"
-    })
     const broken = Layer.succeed(BudgetPool.BudgetPool, {
       pool: "team",
-      claimCall: () => Effect.fail(down),
+      claimCall: () => down,
       hold: () => Effect.void,
       settle: () => Effect.void,
-      status: Effect.fail(down)
+      status: down
     })
     const error = yield* Effect.provide(Effect.flip(Agent.run(agent, "go", { runId: "r" })), broken)
     expect(error).toMatchObject({ _tag: "RunStoreError", kind: "unavailable", runId: "r" })
