@@ -46,6 +46,8 @@ export interface RunOptions {
   /**
    * The id of the run, by default a new one. An id that is stored already starts nothing: its run is taken up, and the
    * input given now is ignored. Whoever knows an id gets its answer, so put the tenant that you have authenticated in it.
+   * One with a NUL or half of a surrogate pair, which not every database can keep, is refused with `RunStoreError`
+   * (`invalid`), as are such tags.
    */
   readonly runId?: string | undefined
   /** Limits over those of the agent; those that are not named stay. */
