@@ -4,8 +4,9 @@
  *
  * They can be put to any agent that looks for things with a tool. A script is the model: a patient one where there is
  * something to find, and a stubborn one where there is not, so that it is up to the harness to stop. It costs nothing, so
- * that an agent with a limit of money needs no prices. With `model` they are put to a real one instead: the task is the
- * same, and says how to answer if nothing can be found.
+ * that an agent with a limit of money needs no prices; one that holds its worst case (`money: "hold"`) needs its
+ * `RequestParams.maxOutputTokens` around the report, as around any run. With `model` they are put to a real one instead:
+ * the task is the same, and says how to answer if nothing can be found.
  *
  * @example
  * ```ts

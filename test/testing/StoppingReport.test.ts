@@ -4,7 +4,7 @@ import * as Toolkit from "effect/ai/Toolkit"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Schema from "effect/Schema"
-import { Agent, MemoryRunStore, RunStore, type ToolFailure } from "../../src/index.ts"
+import { Agent, MemoryRunStore, RequestParams, RunStore, type ToolFailure } from "../../src/index.ts"
 import * as Scripted from "../../src/provider/Scripted.ts"
 import type { RunEvent } from "../../src/run/RunEvent.ts"
 import { StoppingCases, StoppingReport } from "../../src/testing/index.ts"
@@ -104,6 +104,16 @@ describe("Checkrein over the four cases", () => {
   check("needs no prices of an agent that has a limit of money", function* () {
     const paid = Agent.make("paid", { toolkit: tools, limits: { usd: 0.05 } })
     const { problems, totals } = yield* StoppingReport.run(paid, StoppingCases.all(subject))
+    assert.deepStrictEqual([totals, problems], [{ succeeded: 2, unfinished: 2, ...zeros }, []])
+  })
+
+  check("says what is missing of an agent that holds its worst case without an output cap", function* () {
+    const holding = Agent.make("holding", { toolkit: tools, limits: { usd: 0.05, money: "hold" } })
+    const run = StoppingReport.run(holding, StoppingCases.all(subject))
+    const error = yield* Effect.flip(run)
+    assert.strictEqual(error._tag, "HoldUnavailable")
+    assert.include(error.message, "set RequestParams.maxOutputTokens")
+    const { problems, totals } = yield* run.pipe(RequestParams.add({ maxOutputTokens: 100 }))
     assert.deepStrictEqual([totals, problems], [{ succeeded: 2, unfinished: 2, ...zeros }, []])
   })
 
