@@ -29,6 +29,7 @@ import { type Agent, definitionOf, fromDefinition } from "./loop/AgentHandle.ts"
 import * as Contract from "./loop/Contract.ts"
 import type { Refused } from "./loop/Definition.ts"
 import * as Policy from "./loop/Policy.ts"
+import * as Provided from "./loop/Provided.ts"
 import * as Runs from "./loop/Runs.ts"
 import * as ToolRunner from "./loop/ToolRunner.ts"
 import type { LimitsInput } from "./run/Limits.ts"
@@ -143,7 +144,11 @@ export const make = <
 }
 
 /**
- * Provides an agent with a layer: a cheaper model for a sub-agent, say, or its tools' handlers.
+ * Provides an agent with a layer: a cheaper model for a sub-agent, say, or its tools' handlers. A model in it is priced by
+ * the `Model.ModelName` that comes with it, and never by that of the model around it.
+ *
+ * The layer is built anew for each run and closed when that ends. What runs share, such as a `BudgetPool` or a pool of
+ * connections, belongs around them: `Effect.provide` around all of them, or around `RunHost.layer`.
  *
  * @example
  * ```ts
@@ -161,7 +166,7 @@ export const provide =
     const definition = definitionOf(self)
     return fromDefinition({
       ...definition,
-      provided: (effect) => Effect.provide(definition.provided(effect), layer)
+      provided: (effect) => Provided.within(definition.provided(effect), layer)
     })
   }
 
