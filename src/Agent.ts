@@ -27,9 +27,9 @@ import type * as Schema from "effect/Schema"
 import * as Stream from "effect/Stream"
 import { type Agent, definitionOf, fromDefinition } from "./loop/AgentHandle.ts"
 import * as Contract from "./loop/Contract.ts"
-import type { Refused } from "./loop/Definition.ts"
 import * as Policy from "./loop/Policy.ts"
 import * as Provided from "./loop/Provided.ts"
+import type { Refused } from "./loop/Refused.ts"
 import * as Runs from "./loop/Runs.ts"
 import * as ToolRunner from "./loop/ToolRunner.ts"
 import type { LimitsInput } from "./run/Limits.ts"
@@ -54,14 +54,17 @@ export {
 } from "./Decision.ts"
 export { type Agent, isAgent } from "./loop/AgentHandle.ts"
 export { type AsTool, asTool } from "./loop/AgentTool.ts"
+export { CancelReason } from "./loop/Inbox.ts"
+export type { PolicyInput, ToolErrors } from "./loop/Policy.ts"
 export {
   AgentMismatch,
   HoldUnavailable,
+  NoModel,
+  OutputMismatch,
   type Refused,
+  RunNotCompleted,
   UnpricedModel
-} from "./loop/Definition.ts"
-export { CancelReason } from "./loop/Inbox.ts"
-export type { PolicyInput, ToolErrors } from "./loop/Policy.ts"
+} from "./loop/Refused.ts"
 export type { ResumeOptions, RunOptions } from "./loop/Runs.ts"
 
 /** What an agent may be given besides its name. */

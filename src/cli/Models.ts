@@ -12,9 +12,7 @@ import * as Environment from "../provider/Environment.ts"
 import * as PriceBook from "../provider/PriceBook.ts"
 import * as RequestParams from "../provider/RequestParams.ts"
 import * as Scripted from "../provider/Scripted.ts"
-import type { RunStore } from "../store/RunStore.ts"
 import * as BuiltInScript from "./BuiltInScript.ts"
-import * as NoModel from "./NoModel.ts"
 import { CommandFailed, note, UsageError } from "./Output.ts"
 
 /**
@@ -26,21 +24,13 @@ export type StandIn = "script" | "nothing"
 /** The longest reply, without which `--money hold` cannot tell the worst case of a model call. */
 const longest = (maxOutputTokens: number) => Layer.succeed(RequestParams.RequestParams, { maxOutputTokens })
 
-const standIns: {
-  readonly [kind in StandIn]: Layer.Layer<LanguageModel.LanguageModel, never, RunStore>
-} = {
+const standIns: { readonly [kind in StandIn]: Layer.Layer<LanguageModel.LanguageModel> } = {
   script: Layer.merge(
     Layer.merge(Scripted.layer(BuiltInScript.script), longest(BuiltInScript.maxOutputTokens)),
     PriceBook.layer({ [BuiltInScript.name]: BuiltInScript.price })
   ),
-  nothing: Layer.provideMerge(
-    NoModel.refusing,
-    // Nothing is counted, so the tokenizer, which takes a second to load, is not.
-    Scripted.layer(
-      Scripted.make("none", () => Scripted.fail(401, { message: NoModel.noModel })),
-      { usage: "omitted" }
-    )
-  )
+  // A module's agent has no types here: whether it brings a model is found out where it is run.
+  nothing: Layer.empty as Layer.Layer<LanguageModel.LanguageModel>
 }
 
 const mostOutput: Environment.Variable<number> = {
@@ -67,14 +57,11 @@ const environment = (model: string | undefined) =>
     ConfigProvider.fromEnv(model === undefined ? {} : { env: { ...process.env, LLM_MODEL: model } })
   )
 
-/**
- * The model of `--model` at `LLM_BASE_URL`, or what stands in for it. `nothing` also stands before the store, which it
- * has to be given: see `NoModel`.
- */
+/** The model of `--model` at `LLM_BASE_URL`, or what stands in for it. */
 export const layer = (
   model: Option.Option<string>,
   standIn: StandIn
-): Layer.Layer<LanguageModel.LanguageModel, CommandFailed | UsageError, RunStore> =>
+): Layer.Layer<LanguageModel.LanguageModel, CommandFailed | UsageError> =>
   Layer.unwrap(
     Effect.gen(function* () {
       const address = yield* Config.option(Config.String("LLM_BASE_URL"))

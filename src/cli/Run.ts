@@ -6,13 +6,12 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Agent from "../Agent.ts"
-import { HoldUnavailable, UnpricedModel } from "../loop/Definition.ts"
+import { HoldUnavailable, NoModel, UnpricedModel } from "../loop/Refused.ts"
 import { InvalidLimits } from "../run/Limits.ts"
 import * as AgentOf from "./AgentOf.ts"
 import * as Drive from "./Drive.ts"
 import * as LimitFlags from "./LimitFlags.ts"
 import * as Models from "./Models.ts"
-import * as NoModel from "./NoModel.ts"
 import { CommandFailed, UsageError } from "./Output.ts"
 import * as Store from "./Store.ts"
 
@@ -29,6 +28,10 @@ export interface Input extends LimitFlags.Values {
   readonly tag: ReadonlyArray<string>
 }
 
+/** What is said of an agent that has no model. */
+const noModel =
+  "the agent has no model: have its module export a `layer` that provides a LanguageModel, or set LLM_BASE_URL and LLM_MODEL"
+
 // No vowels and nothing that looks like something else: ids are typed by people, and should spell no words.
 const letters = "bcdfghjkmnpqrstvwxz23456789"
 
@@ -36,11 +39,12 @@ const letters = "bcdfghjkmnpqrstvwxz23456789"
 export const newRunId = (): string =>
   Array.from({ length: 10 }, () => letters[randomInt(letters.length)]).join("")
 
-/** What a limit asks for is set in another way here than in code, and limits that contradict each other are flags. */
-export const limitHint =
+/** What a run lacks is given in another way here than in code, and limits that contradict each other are flags. */
+export const hint =
   (input: LimitFlags.Values) =>
   (error: unknown): unknown => {
-    if (error instanceof UnpricedModel) {
+    if (error instanceof NoModel) return new CommandFailed({ message: noModel })
+    if (error instanceof UnpricedModel && error.model !== undefined) {
       const message = `the price of the model ${error.model} is not known, so money cannot be limited: set LLM_PRICE_INPUT and LLM_PRICE_OUTPUT (USD per million tokens)`
       return new CommandFailed({ message })
     }
@@ -88,8 +92,5 @@ export const run = (input: Input) =>
       json: input.json,
       trace: input.trace,
       where
-    }).pipe(
-      NoModel.refused,
-      Effect.provide(Layer.provideMerge(Models.layer(input.model, standIn), Store.layer(input.store)))
-    )
-  }).pipe(Effect.mapError(limitHint(input)))
+    }).pipe(Effect.provide(Layer.provideMerge(Models.layer(input.model, standIn), Store.layer(input.store))))
+  }).pipe(Effect.mapError(hint(input)))

@@ -17,10 +17,9 @@ import * as AgentOf from "./AgentOf.ts"
 import * as Drive from "./Drive.ts"
 import * as LimitFlags from "./LimitFlags.ts"
 import * as Models from "./Models.ts"
-import * as NoModel from "./NoModel.ts"
 import * as Output from "./Output.ts"
 import * as Recovery from "./Recovery.ts"
-import { limitHint } from "./Run.ts"
+import { hint } from "./Run.ts"
 import type * as Resume from "./RunsResume.ts"
 import * as StoredRun from "./StoredRun.ts"
 
@@ -76,14 +75,13 @@ const takingOver = Effect.fnUntraced(function* (input: Input, record: (outcome: 
   }
   const left = (run: RunSummary, why: string) => record({ _tag: "Left", run, why })
   const failed = (run: RunSummary, error: unknown) =>
-    record({ _tag: "Failed", run, error: limitHint(input)(error) })
+    record({ _tag: "Failed", run, error: hint(input)(error) })
   return (run: RunSummary) =>
     Effect.gen(function* () {
       const found = yield* agentOf(run)
       if ((yield* store.summary(run.runId)).status !== "running") return left(run, "it has stopped meanwhile")
       record({ _tag: "Driven", run, module: found.module })
       yield* Agent.outcome(Agent.resume(found.agent, run.runId, { limits })).pipe(
-        NoModel.refused,
         Effect.provide(yield* models[found.standIn])
       )
     }).pipe(

@@ -11,9 +11,8 @@ import * as Drive from "./Drive.ts"
 import type * as Ending from "./Ending.ts"
 import * as LimitFlags from "./LimitFlags.ts"
 import * as Models from "./Models.ts"
-import * as NoModel from "./NoModel.ts"
 import * as Output from "./Output.ts"
-import { limitHint } from "./Run.ts"
+import { hint } from "./Run.ts"
 import * as StoredRun from "./StoredRun.ts"
 
 /** With what a run is driven on. */
@@ -84,11 +83,10 @@ export const resume = (input: Input) =>
       trace: input.trace,
       where
     }).pipe(
-      NoModel.refused,
       Effect.provide(Models.layer(input.model, standIn)),
       Effect.mapError((error) => (error instanceof RunBusy ? StoredRun.driven(where) : error))
     )
-  }).pipe(Effect.mapError(limitHint(input)))
+  }).pipe(Effect.mapError(hint(input)))
 
 /** Resumes a run. */
 export const resumeStored = (input: Input) => resume(input).pipe(StoredRun.inStore(input.store))

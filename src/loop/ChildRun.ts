@@ -7,7 +7,7 @@ import * as Context from "effect/Context"
 import type { Suspension } from "../run/RunEvent.ts"
 import * as RunState from "../run/RunState.ts"
 import type { RunBusy, RunStoreError } from "../store/RunStore.ts"
-import type { Refused } from "./Definition.ts"
+import type { Refused } from "./Refused.ts"
 
 /** What a child run has used, its own children included: totals, not differences. */
 export interface ChildUse {

@@ -5,7 +5,7 @@ import * as Model from "effect/ai/Model"
 import * as Telemetry from "effect/ai/Telemetry"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import * as Schema from "effect/Schema"
+import type * as Schema from "effect/Schema"
 import * as Spans from "../observe/Spans.ts"
 import { PriceBook } from "../provider/PriceBook.ts"
 import { RequestParams } from "../provider/RequestParams.ts"
@@ -14,53 +14,12 @@ import * as Limits from "../run/Limits.ts"
 import { callsOf, textOf } from "../run/Message.ts"
 import type { RunState } from "../run/RunState.ts"
 import { BudgetPool } from "../store/BudgetPool.ts"
-import type { RunNotFound } from "../store/RunStore.ts"
 import * as Contract from "./Contract.ts"
 import type { Job } from "./Job.ts"
 import type * as Policy from "./Policy.ts"
 import { Probe } from "./Probe.ts"
+import { OutputMismatch } from "./Refused.ts"
 import type * as ToolRunner from "./ToolRunner.ts"
-
-/**
- * A money limit is set, and the price of the model is not known: put it into `PriceBook`. `pool` names the shared budget
- * whose limit it is, if it is not the run's own.
- */
-export class UnpricedModel extends Schema.TaggedError<UnpricedModel>()("UnpricedModel", {
-  agent: Schema.String,
-  model: Schema.String,
-  pool: Schema.optionalKey(Schema.String)
-}) {
-  override get message(): string {
-    const who =
-      this.pool === undefined ? this.agent : `${this.agent} spends from the budget pool ${this.pool}, which`
-    const entry = `PriceBook.layer({ ${JSON.stringify(this.model)}: { input, output } })`
-    return `${who} has a money limit, but the price of the model ${this.model} is not known: give it with ${entry}, in USD per million tokens`
-  }
-}
-
-/** The worst case of a model call is to be held (`money: "hold"`), and nothing says what it is. */
-export class HoldUnavailable extends Schema.TaggedError<HoldUnavailable>()("HoldUnavailable", {
-  agent: Schema.String,
-  problem: Schema.String
-}) {
-  override get message(): string {
-    return `${this.agent} cannot hold the worst case of its model calls: ${this.problem}`
-  }
-}
-
-/** The stored run is not one of this agent: another agent's, or its result no longer fits this one's output. */
-export class AgentMismatch extends Schema.TaggedError<AgentMismatch>()("AgentMismatch", {
-  runId: Schema.String,
-  agent: Schema.String,
-  problem: Schema.String
-}) {
-  override get message(): string {
-    return `run ${this.runId} cannot be taken up by ${this.agent}: ${this.problem}`
-  }
-}
-
-/** What is refused before anything has run. */
-export type Refused = UnpricedModel | HoldUnavailable | AgentMismatch | Limits.InvalidLimits | RunNotFound
 
 /** An agent as it was defined. */
 export interface Definition {
@@ -82,16 +41,16 @@ export interface Definition {
 export const readOutput = (
   definition: Definition,
   state: RunState
-): Effect.Effect<unknown, AgentMismatch> => {
+): Effect.Effect<unknown, OutputMismatch> => {
   const { contract } = definition
   if (contract === undefined) return Effect.succeed(state.result ?? "")
   return contract.read(state.result).pipe(
     Effect.mapError(
       (error) =>
-        new AgentMismatch({
+        new OutputMismatch({
           runId: state.runId,
           agent: definition.name,
-          problem: `its stored result does not fit the agent's output: ${error.message}`
+          problem: error.message
         })
     )
   )

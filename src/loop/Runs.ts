@@ -2,8 +2,9 @@
  * Starting, taking up and finishing runs of a defined agent, types erased: what `Agent` gives its types to.
  */
 import { randomUUID } from "node:crypto"
-import type * as LanguageModel from "effect/ai/LanguageModel"
+import * as LanguageModel from "effect/ai/LanguageModel"
 import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
 import { CapsOutput } from "../provider/RequestParams.ts"
 import { fromInput, type Limits, type LimitsInput, override } from "../run/Limits.ts"
 import { toInput } from "../run/LimitsInput.ts"
@@ -23,22 +24,21 @@ import {
 import * as Allowances from "./Allowances.ts"
 import { ambient } from "./Ambient.ts"
 import type { Allowance } from "./ChildRun.ts"
-import {
-  AgentMismatch,
-  type Definition,
-  HoldUnavailable,
-  limitsOf,
-  prepare,
-  type Refused,
-  readOutput,
-  UnpricedModel
-} from "./Definition.ts"
+import { type Definition, limitsOf, prepare, readOutput } from "./Definition.ts"
 import { Drain, isRequested } from "./Drain.ts"
 import * as Inbox from "./Inbox.ts"
 import type { Job } from "./Job.ts"
 import * as LastAttempt from "./LastAttempt.ts"
 import * as Orphans from "./Orphans.ts"
 import * as PoolClaims from "./PoolClaims.ts"
+import {
+  AgentMismatch,
+  HoldUnavailable,
+  NoModel,
+  type Refused,
+  RunNotCompleted,
+  UnpricedModel
+} from "./Refused.ts"
 import * as Session from "./Session.ts"
 
 /** What a run is asked, and how. */
@@ -54,7 +54,7 @@ export interface RunOptions {
   readonly limits?: LimitsInput | undefined
   /**
    * The id of a completed run, whose transcript this one begins with: a follow-up, with limits of its own. Fails with
-   * `AgentMismatch` if that run has not completed.
+   * `RunNotCompleted` if that run has not completed.
    */
   readonly after?: string | undefined
   /** What runs are listed and deleted by, such as a tenant. They stay as the run was started with. */
@@ -91,6 +91,9 @@ const ready = Effect.fnUntraced(function* (
   around: Surroundings,
   { money, usd }: Limits
 ) {
+  if (Option.isNone(yield* Effect.serviceOption(LanguageModel.LanguageModel))) {
+    return yield* new NoModel({ agent: definition.name })
+  }
   const job: Job = yield* prepare(definition, around.streaming)
   if (money === "hold") {
     const agent = definition.name
@@ -109,7 +112,7 @@ const ready = Effect.fnUntraced(function* (
     if (usd !== undefined || pool !== undefined) {
       return yield* new UnpricedModel({
         agent: definition.name,
-        model: job.model ?? "that the provider does not name",
+        ...(job.model === undefined ? undefined : { model: job.model }),
         ...(pool === undefined ? undefined : { pool })
       })
     }
@@ -121,17 +124,16 @@ const mismatch = (definition: Definition, runId: string, problem: string) =>
   new AgentMismatch({ runId, agent: definition.name, problem })
 
 /** The transcript of a completed run, for another one to begin with. The new run's agent brings its own instructions. */
-const transcriptOf = Effect.fnUntraced(function* (definition: Definition, runId: string) {
+const transcriptOf = Effect.fnUntraced(function* (runId: string) {
   const { state: before } = yield* load(runId)
-  if (before.status !== "completed") {
-    return yield* mismatch(
-      definition,
-      runId,
-      "it has not completed, so nothing can follow it; resume it instead"
-    )
-  }
+  const { status } = before
+  if (status !== "completed") return yield* new RunNotCompleted({ runId, status })
   return before.messages.filter((message) => message.role !== "system")
 })
+
+/** A pool that cannot be reached grants nothing, so it lets nobody spend without a limit. */
+const sharesMoney = (job: Job) =>
+  Effect.match(PoolClaims.ofMoney(job), { onFailure: () => true, onSuccess: (pool) => pool !== undefined })
 
 /** What is known of a run before its first event, and its agent made ready. */
 const opening = Effect.fnUntraced(function* (
@@ -145,11 +147,13 @@ const opening = Effect.fnUntraced(function* (
   const { allowance } = around
   const limits = allowance === undefined ? own : Allowances.within(own, allowance)
   const job = yield* ready(definition, around, limits)
-  const earlier = options.after === undefined ? [] : yield* transcriptOf(definition, options.after)
+  const earlier = options.after === undefined ? [] : yield* transcriptOf(options.after)
   const system: ReadonlyArray<Message> =
     definition.instructions === undefined ? [] : [{ role: "system", content: definition.instructions }]
   const asked: ReadonlyArray<Message> = typeof input === "string" ? [{ role: "user", content: input }] : input
-  if (limits.usd === undefined && limits.timeMs === undefined && around.parent === undefined) {
+  const isTimed = limits.timeMs !== undefined || limits.deadline !== undefined
+  const isUnlimited = limits.usd === undefined && !isTimed && around.parent === undefined
+  if (isUnlimited && !(yield* sharesMoney(job))) {
     yield* Effect.logWarning(
       `run ${runId} of ${definition.name} has no limit of money or time: set \`usd\` or \`time\` in its limits`
     )

@@ -4,14 +4,13 @@
  */
 import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
-import { InvalidLimits } from "../run/Limits.ts"
 import { textOf } from "../run/Message.ts"
 import * as Money from "../run/Money.ts"
 import type { LiveEvent, Suspension } from "../run/RunEvent.ts"
 import * as RunExit from "../run/RunExit.ts"
 import * as RunState from "../run/RunState.ts"
 import { suspends } from "../run/Waiting.ts"
-import { RunBusy, RunNotFound, RunStoreError } from "../store/RunStore.ts"
+import { RunBusy, RunStoreError } from "../store/RunStore.ts"
 import { CurrentCall } from "../tool/CurrentCall.ts"
 import * as ToolFailure from "../tool/ToolFailure.ts"
 import {
@@ -24,8 +23,9 @@ import {
   type ChildUse,
   useOf
 } from "./ChildRun.ts"
-import { AgentMismatch, type Definition, HoldUnavailable, UnpricedModel } from "./Definition.ts"
+import type { Definition } from "./Definition.ts"
 import { Drain, isRequested } from "./Drain.ts"
+import { isRefused } from "./Refused.ts"
 import * as Runs from "./Runs.ts"
 import * as Words from "./Words.ts"
 
@@ -59,13 +59,6 @@ const found = ({ messages }: RunState.RunState): string => {
 
 const isStuck = (error: unknown): error is ChildStuck["error"] =>
   error instanceof RunBusy || error instanceof RunStoreError
-
-const isRefused = (error: unknown): error is ChildRefused["error"] =>
-  error instanceof RunNotFound ||
-  error instanceof UnpricedModel ||
-  error instanceof HoldUnavailable ||
-  error instanceof AgentMismatch ||
-  error instanceof InvalidLimits
 
 const raised = (error: unknown): unknown =>
   isStuck(error) ? new ChildStuck(error) : isRefused(error) ? new ChildRefused(error) : error

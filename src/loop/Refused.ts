@@ -1,0 +1,96 @@
+/**
+ * What is refused before anything has run: nothing is stored then, and what is stored already stays as it is.
+ */
+import * as Schema from "effect/Schema"
+import * as Limits from "../run/Limits.ts"
+import { RunStatus } from "../run/RunEvent.ts"
+import { RunNotFound } from "../store/RunStore.ts"
+
+/**
+ * The agent has no model where it is run. The compiler sees to that; it is for agents whose types are not known, such as
+ * those of a module that was loaded by its name.
+ */
+export class NoModel extends Schema.TaggedError<NoModel>()("NoModel", { agent: Schema.String }) {
+  override get message(): string {
+    return `${this.agent} has no model: provide a LanguageModel, around its runs or with Agent.provide`
+  }
+}
+
+/**
+ * A money limit is set, and the price of the model is not known: put it into `PriceBook`. `model` is absent where the
+ * provider does not name its model: provide `Model.ModelName` of `effect/ai` beside it. `pool` names the shared budget
+ * whose limit it is, if it is not the run's own.
+ */
+export class UnpricedModel extends Schema.TaggedError<UnpricedModel>()("UnpricedModel", {
+  agent: Schema.String,
+  model: Schema.optionalKey(Schema.String),
+  pool: Schema.optionalKey(Schema.String)
+}) {
+  override get message(): string {
+    const who =
+      this.pool === undefined ? this.agent : `${this.agent} spends from the budget pool ${this.pool}, which`
+    const name = this.model === undefined ? "[name]" : JSON.stringify(this.model)
+    const entry = `PriceBook.layer({ ${name}: { input, output } }), in USD per million tokens`
+    return this.model === undefined
+      ? `${who} has a money limit, but its model has no name, and so no price: name it with Layer.succeed(Model.ModelName, name) beside it, and give its price with ${entry}`
+      : `${who} has a money limit, but the price of the model ${this.model} is not known: give it with ${entry}`
+  }
+}
+
+/** The worst case of a model call is to be held (`money: "hold"`), and nothing says what it is. */
+export class HoldUnavailable extends Schema.TaggedError<HoldUnavailable>()("HoldUnavailable", {
+  agent: Schema.String,
+  problem: Schema.String
+}) {
+  override get message(): string {
+    return `${this.agent} cannot hold the worst case of its model calls: ${this.problem}`
+  }
+}
+
+/** The stored run is another agent's, or that of another call of a parent. */
+export class AgentMismatch extends Schema.TaggedError<AgentMismatch>()("AgentMismatch", {
+  runId: Schema.String,
+  agent: Schema.String,
+  problem: Schema.String
+}) {
+  override get message(): string {
+    return `run ${this.runId} cannot be taken up by ${this.agent}: ${this.problem}`
+  }
+}
+
+/** The run that a new one was to follow (`after`) has not completed: resume it, or start without it. */
+export class RunNotCompleted extends Schema.TaggedError<RunNotCompleted>()("RunNotCompleted", {
+  runId: Schema.String,
+  status: RunStatus
+}) {
+  override get message(): string {
+    return `no run can follow ${this.runId}, which has not completed (${this.status}): resume it first`
+  }
+}
+
+/** The run has completed, and its stored result does not fit the `output` that the agent has now. */
+export class OutputMismatch extends Schema.TaggedError<OutputMismatch>()("OutputMismatch", {
+  runId: Schema.String,
+  agent: Schema.String,
+  problem: Schema.String
+}) {
+  override get message(): string {
+    return `the stored result of run ${this.runId} does not fit the output of ${this.agent}: ${this.problem}. RunStore.load reads it as it is (state.result)`
+  }
+}
+
+const kinds = [
+  NoModel,
+  UnpricedModel,
+  HoldUnavailable,
+  AgentMismatch,
+  RunNotCompleted,
+  OutputMismatch,
+  Limits.InvalidLimits,
+  RunNotFound
+] as const
+
+/** What is refused before anything has run. */
+export type Refused = InstanceType<(typeof kinds)[number]>
+
+export const isRefused = (u: unknown): u is Refused => kinds.some((kind) => u instanceof kind)

@@ -1,0 +1,137 @@
+/**
+ * What is refused before anything has run: each kind by a tag of its own, with words that say what to do, and with
+ * nothing stored.
+ */
+import { describe, expect } from "@effect/vitest"
+import * as LanguageModel from "effect/ai/LanguageModel"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Logger from "effect/Logger"
+import * as Schema from "effect/Schema"
+import * as Stream from "effect/Stream"
+import { Agent, PriceBook, RunStore } from "../../src/index.ts"
+import * as Scripted from "../../src/provider/Scripted.ts"
+import * as MemoryBudgetPool from "../../src/store/MemoryBudgetPool.ts"
+import { check, usage } from "./support.ts"
+
+const scripted = (lines: ReadonlyArray<Scripted.Line>) =>
+  Scripted.layer(Scripted.make("model", lines), { usage })
+const answers = scripted([Scripted.text("done")])
+
+const analyst = Agent.make("analyst", { limits: { time: "1 hour" } })
+
+type Needed = LanguageModel.LanguageModel | RunStore.RunStore
+
+const isStored = (runId: string) =>
+  Effect.flatMap(RunStore.RunStore, (store) =>
+    store.summary(runId).pipe(
+      Effect.as(true),
+      Effect.catchTag("RunNotFound", () => Effect.succeed(false))
+    )
+  )
+
+describe("a run", () => {
+  check("of another agent is an AgentMismatch, and whose it is is said", function* () {
+    yield* Effect.provide(Agent.run(analyst, "go", { runId: "r" }), answers)
+    const other = Agent.make("other")
+    const takes: ReadonlyArray<Effect.Effect<unknown, Agent.Failure<never>, Needed>> = [
+      Agent.run(other, "go", { runId: "r" }),
+      Agent.resume(other, "r"),
+      Agent.create(other, "go", { runId: "r" })
+    ]
+    for (const taken of takes) {
+      const refused = yield* Effect.flip(Effect.provide(taken, answers))
+      expect(refused._tag).toBe("AgentMismatch")
+      expect(refused.message).toContain("it is a run of analyst")
+    }
+  })
+
+  check("that has not completed cannot be followed, and how it stands is said", function* () {
+    const cutShort = scripted([Scripted.text("half an ans", { finish: "length" })])
+    yield* Effect.exit(
+      Effect.provide(Agent.run(analyst, "go", { runId: "r", limits: { turns: 1 } }), cutShort)
+    )
+    const followed = Agent.run(analyst, "And now?", { runId: "s", after: "r" })
+    const refused = yield* Effect.flip(Effect.provide(followed, answers))
+    expect(refused).toMatchObject({ _tag: "RunNotCompleted", runId: "r", status: "max_turns_exceeded" })
+    expect(refused.message).toContain("resume it")
+    expect(yield* isStored("s")).toBe(false)
+  })
+
+  check("whose result does not fit the output any more is an OutputMismatch", function* () {
+    const submits = scripted([Scripted.call("submit_result", { file: "a.log" })])
+    const was = Agent.make("reporter", { output: Schema.Struct({ file: Schema.String }) })
+    yield* Effect.provide(Agent.run(was, "go", { runId: "r" }), submits)
+    const is = Agent.make("reporter", { output: Schema.Struct({ lines: Schema.Int }) })
+    for (const taken of [Agent.run(is, "go", { runId: "r" }), Agent.resume(is, "r")]) {
+      const refused = yield* Effect.flip(Effect.provide(taken, submits))
+      expect(refused).toMatchObject({ _tag: "OutputMismatch", runId: "r", agent: "reporter" })
+      expect(refused.message).toContain("RunStore.load")
+    }
+  })
+})
+
+describe("a model", () => {
+  check("without a name and so without a price is told how to get both", function* () {
+    const silent = Layer.effect(
+      LanguageModel.LanguageModel,
+      LanguageModel.make({ generateText: () => Effect.succeed([]), streamText: () => Stream.empty })
+    )
+    const limited = Agent.run(analyst, "go", { runId: "r", limits: { usd: 1 } })
+    const refused = yield* Effect.flip(Effect.provide(limited, silent))
+    expect(refused).toBeInstanceOf(Agent.UnpricedModel)
+    expect(refused).not.toHaveProperty("model")
+    expect(refused.message).toContain("Model.ModelName")
+    expect(refused.message).toContain("PriceBook.layer")
+    expect(refused.message).not.toContain("does not name:")
+    expect(yield* isStored("r")).toBe(false)
+  })
+
+  check("that is not there at all is refused before anything is stored", function* () {
+    // As it comes from JavaScript, or from a module whose agent is not typed.
+    const none = Layer.empty as Layer.Layer<LanguageModel.LanguageModel>
+    const starts: ReadonlyArray<Effect.Effect<unknown, Agent.Failure<never>, Needed>> = [
+      Agent.run(analyst, "go", { runId: "r" }),
+      Agent.create(analyst, "go", { runId: "r" }),
+      Stream.runDrain(Agent.stream(analyst, "go", { runId: "r" }))
+    ]
+    for (const start of starts) {
+      const refused = yield* Effect.flip(Effect.provide(start, none))
+      expect(refused).toMatchObject({ _tag: "NoModel", agent: "analyst" })
+      expect(refused.message).toContain("LanguageModel")
+      expect(yield* isStored("r")).toBe(false)
+    }
+    yield* Effect.provide(Agent.run(analyst, "go", { runId: "answered" }), answers)
+    expect((yield* Effect.provide(Agent.resume(analyst, "answered"), none)).output).toBe("done")
+  })
+})
+
+describe("the warning that nothing limits a run's money or time", () => {
+  const unlimited = Agent.make("analyst")
+  const deadline = "2100-01-01T00:00:00Z"
+  for (const [of, isGiven, pool, limits] of [
+    ["a run without either", true, undefined, {}],
+    ["a run with a deadline", false, undefined, { deadline }],
+    ["a run that shares a budget of money", false, { usd: 1 }, {}],
+    ["a run that shares a budget of tool calls alone", true, { toolCalls: 9 }, {}]
+  ] as const) {
+    check(`is ${isGiven ? "given" : "not given"} for ${of}`, function* () {
+      const warnings: Array<string> = []
+      const heard = Logger.layer([
+        Logger.make(({ logLevel, message }) => {
+          if (logLevel === "Warn") warnings.push(String(message))
+        })
+      ])
+      const around = Layer.mergeAll(
+        answers,
+        PriceBook.layer({ model: { input: 1, output: 1 } }),
+        pool === undefined ? Layer.empty : MemoryBudgetPool.layer("team", pool),
+        heard
+      )
+      yield* Effect.provide(Agent.run(unlimited, "go", { runId: "r", limits }), around)
+      expect(warnings).toEqual(
+        isGiven ? [expect.stringContaining("run r of analyst has no limit of money or time")] : []
+      )
+    })
+  }
+})
