@@ -15,7 +15,7 @@ import * as PriceBook from "../provider/PriceBook.ts"
 import type * as Script from "../provider/Script.ts"
 import type { LimitsInput } from "../run/Limits.ts"
 import type { RunEvent } from "../run/RunEvent.ts"
-import { type RunNotFound, RunStore, type RunStoreError } from "../store/RunStore.ts"
+import { RunStore, type RunStoreError } from "../store/RunStore.ts"
 import * as Analyst from "./Analyst.ts"
 import * as Catalogue from "./Catalogue.ts"
 import * as Fixture from "./Fixture.ts"
@@ -133,32 +133,37 @@ export const fromRunId = (
   return { name, settings }
 }
 
-/** The tools' handlers in the world of a stored run, as its journal left it. */
-const restored = <R>(runId: string, handlers: (events: ReadonlyArray<RunEvent>) => Layer.Layer<R>) =>
+/** The tools' handlers in the world of a run, as its journal left it; in a new one if it has not begun. */
+const handlersIn = <R>(runId: string, handlers: (events: ReadonlyArray<RunEvent>) => Layer.Layer<R>) =>
   Layer.unwrap(
     Effect.gen(function* () {
       const store = yield* RunStore
-      return handlers(yield* store.read(runId))
+      const events = yield* Effect.catchTag(store.read(runId), "RunNotFound", () => Effect.succeed([]))
+      return handlers(events)
     })
   )
+
+/** The agent of a scenario, in need of a model, in the world that the journal of a run has left. */
+export const restored = (
+  runId: string,
+  name: Catalogue.Name,
+  settings: Catalogue.Settings
+): Agent.Agent<unknown, RunStoreError, LanguageModel.LanguageModel | RunStore> =>
+  name === "investigate"
+    ? investigator(settings).pipe(
+        Agent.provide(handlersIn(runId, (events) => Investigation.layer(Investigation.restore(events))))
+      )
+    : analyst(settings).pipe(
+        Agent.provide(handlersIn(runId, (events) => Fixture.layer(Fixture.restore(events))))
+      )
 
 /**
  * The agent by which a stored run of the demo is resumed, with its scripted model, its tools and its prices;
  * `undefined` if the run is not one of the demo's. Its world is put back to where the journal left it.
  */
-export const agentFor = (
-  runId: string
-): Agent.Agent<unknown, RunNotFound | RunStoreError, RunStore> | undefined => {
+export const agentFor = (runId: string): Agent.Agent<unknown, RunStoreError, RunStore> | undefined => {
   const known = fromRunId(runId)
-  if (known === undefined) return undefined
-  const model = Agent.provide(Provider.inProcess(script[known.name]))
-  return known.name === "investigate"
-    ? investigator(known.settings).pipe(
-        Agent.provide(restored(runId, (events) => Investigation.layer(Investigation.restore(events)))),
-        model
-      )
-    : analyst(known.settings).pipe(
-        Agent.provide(restored(runId, (events) => Fixture.layer(Fixture.restore(events)))),
-        model
-      )
+  return known === undefined
+    ? undefined
+    : restored(runId, known.name, known.settings).pipe(Agent.provide(Provider.inProcess(script[known.name])))
 }

@@ -3,44 +3,16 @@
  */
 import { describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import * as Analyst from "../../src/demo/Analyst.ts"
-import * as Catalogue from "../../src/demo/Catalogue.ts"
-import * as Fixture from "../../src/demo/Fixture.ts"
-import * as LogTools from "../../src/demo/LogTools.ts"
-import * as Scenario from "../../src/demo/Scenario.ts"
-import { Scripted } from "../../src/provider/index.ts"
 import { CrashKit } from "../../src/testing/index.ts"
+import { demo, demos } from "./demos.ts"
 
 // Hundreds of runs take a while on a machine that has other things to do.
 const patience = 60_000
 
-const usage = { promptTokens: 200, completionTokens: 20 }
-
-const stage = (name: Catalogue.Name) => Scenario.stage(name, Catalogue.settingsOf(name))
-
-const analyst = {
-  name: "analyst",
-  script: Analyst.script,
-  input: LogTools.task,
-  agent: () => Scenario.agent(Catalogue.defaults, Fixture.make())
-}
-
-/** The tools of the demo that change something know nothing of the kit. */
-const silent = ["delete_file", "start_test", "save_handoff"]
-
 const ways = ["interruption", "defect", "crash"] as const
 
-const longest = new Set(["investigate", "runaway", "repeat"])
-
-const demos = [
-  ...Catalogue.names.map((name) => ({
-    name,
-    script: Scenario.script[name],
-    input: stage(name).task,
-    agent: () => stage(name).agent
-  })),
-  analyst
-]
+/** A lost turn or tool call brings their limit earlier. */
+const nearTheirLimit = new Set(["runaway", "investigate"])
 
 /** The results of tools that run at the same time come in any order. */
 const inOrder = (messages: CrashKit.Account["messages"]) =>
@@ -49,23 +21,12 @@ const inOrder = (messages: CrashKit.Account["messages"]) =>
 describe("a demo run that is stopped anywhere loses nothing and does nothing twice", {
   timeout: patience
 }, () => {
-  for (const { agent, input, name, script } of demos) {
+  for (const { name, subject } of demos) {
     it.effect(name, () =>
       Effect.gen(function* () {
-        const limits = name === "runaway" ? { turns: 5 } : {}
-        const layer = Scripted.layer(script, { usage })
-        // The longest go through the same seams again and again.
-        const some = longest.has(name) ? (["crash"] as const) : ways
-        const { broken, seams, undisturbed, visits } = yield* CrashKit.check({
-          agent,
-          input,
-          limits,
-          layer,
-          silent,
-          ways: some
-        })
+        const { broken, seams, undisturbed, visits } = yield* CrashKit.check({ ...subject, ways })
         expect(broken).toEqual([])
-        expect(visits).toHaveLength(some.length * seams.length)
+        expect(visits).toHaveLength(ways.length * seams.length)
         for (const visit of visits) {
           for (const { effect, times } of visit.calls) if (effect === "write") expect(times).toBeLessThan(2)
           if (visit.parted.length > 0) continue
@@ -79,7 +40,7 @@ describe("a demo run that is stopped anywhere loses nothing and does nothing twi
         }
         // Where no call is lost and no limit is near, nothing is free to go another way.
         const free = visits.filter(({ parted }) => parted.length > 0)
-        if (!seams.some(({ what }) => what === "delete_file") && !longest.has(name))
+        if (!seams.some(({ what }) => what === "delete_file") && !nearTheirLimit.has(name))
           expect(new Set(free.map(({ way }) => way))).toEqual(new Set(["defect"]))
       })
     )
@@ -90,9 +51,7 @@ describe("seams", { timeout: patience }, () => {
   it.effect("are where a run meets the world, in its order", () =>
     Effect.gen(function* () {
       const report = yield* CrashKit.check({
-        ...analyst,
-        agent: () => stage("repeat-baseline").agent,
-        layer: Scripted.layer(Scenario.script["repeat-baseline"], { usage }),
+        ...demo("repeat-baseline").subject,
         only: () => false
       })
       expect(report.seams.map(({ nth, point, what }) => `${point} ${nth}: ${what}`)).toEqual([
@@ -119,9 +78,7 @@ describe("seams", { timeout: patience }, () => {
   it.effect("are visited in the ways that are asked for", () =>
     Effect.gen(function* () {
       const { visits } = yield* CrashKit.check({
-        ...analyst,
-        agent: () => stage("plan").agent,
-        layer: Scripted.layer(Scenario.script.plan, { usage }),
+        ...demo("plan").subject,
         only: ({ point }) => point === "in tool",
         ways: ["crash"]
       })

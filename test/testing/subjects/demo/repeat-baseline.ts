@@ -1,0 +1,4 @@
+import { CrashKit } from "../../../../src/testing/index.ts"
+import { demo } from "../../demos.ts"
+
+export default CrashKit.subject(demo("repeat-baseline").mortal)
