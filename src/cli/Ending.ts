@@ -150,12 +150,11 @@ export const answerOf = ({ result, summary }: RunState): string => {
 
 type Call = RunExit.ApprovalRequired["calls"][number]
 
-const callJson = ({ args, callId, problem, runId, tool }: Call) => ({
-  runId,
-  callId,
-  tool,
-  args,
-  ...(problem === undefined ? undefined : { problem })
+/** What a run waits for from people, for a program: the same as in the store's summary of it, which `runs list` prints. */
+export const waitingJson = (run: RunState) => ({
+  approvals: RunExit.approvalsOf(run),
+  unknown: RunExit.unknownOf(run),
+  question: RunExit.questionOf(run) ?? null
 })
 
 /** Why an earlier decision about a call could not be used, as a line of its own; none if there was no such decision. */
@@ -190,9 +189,7 @@ export const toJson = (run: RunState, where: Where) => ({
   costUsd: run.costUsd,
   ...(run.unpriced === true ? { unpriced: true } : undefined),
   elapsedMs: run.elapsedMs,
-  approvals: RunExit.approvalsOf(run).map(callJson),
-  unknown: RunExit.unknownOf(run).map(callJson),
-  question: RunExit.questionOf(run)?.text ?? null,
+  ...waitingJson(run),
   handoff: handoffOf(run, where),
   next: next(run, where)
 })

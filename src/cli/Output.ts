@@ -45,6 +45,11 @@ export class CommandFailed extends Data.TaggedError("CommandFailed")<{
   readonly message: string
 }> {}
 
+/** There is no store where one was looked for. Exit code 1. */
+export class NoStore extends Data.TaggedError("NoStore")<{
+  readonly message: string
+}> {}
+
 /** Arguments that parse but make no sense. Exit code 2. */
 export class UsageError extends Data.TaggedError("UsageError")<{
   readonly message: string

@@ -9,7 +9,7 @@ import * as Postgres from "../store/Postgres.ts"
 import type { RunStore, RunStoreError } from "../store/RunStore.ts"
 import { openError } from "../store/SqlFailure.ts"
 import * as SqlRunStore from "../store/SqlRunStore.ts"
-import { CommandFailed } from "./Output.ts"
+import { NoStore } from "./Output.ts"
 import * as Password from "./Password.ts"
 
 /** Whether the tables of runs may be missing. */
@@ -23,14 +23,11 @@ const refuseMissing = Effect.fnUntraced(function* (where: string) {
   )
   if (row?.missing !== true) return
   const message = `there are no runs in the database ${Password.hidden(where)}: \`checkrein run\` begins with one, and --store names another`
-  return yield* new CommandFailed({ message })
+  return yield* new NoStore({ message })
 })
 
 /** The store in the database of this URL. */
-export const layer = (
-  where: string,
-  tables: Tables
-): Layer.Layer<RunStore, CommandFailed | RunStoreError> => {
+export const layer = (where: string, tables: Tables): Layer.Layer<RunStore, NoStore | RunStoreError> => {
   const url = Redacted.make(Password.supplied(where, process.env))
   const database = Postgres.layer({ url }).pipe(
     Layer.catch((error) => Layer.effect(SqlClient.SqlClient, Effect.fail(openError(error))))

@@ -78,7 +78,8 @@ const chosen = (input: Input) => {
 export const remove = (input: Input) =>
   Effect.gen(function* () {
     const deleting = yield* chosen(input)
-    const deleted = yield* StoredRun.inStore(input.store)(deleting)
+    const inStore = Option.isSome(input.id) ? StoredRun.inStore : StoredRun.inStoreIfAny
+    const deleted = yield* deleting.pipe(inStore(input.store))
     const [only] = deleted
     const text =
       deleted.length === 1 && only !== undefined

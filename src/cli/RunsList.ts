@@ -92,4 +92,4 @@ export const list = ({ json, limit, store: where, ...wanted }: Input) =>
       yield* Output.note(
         `${limit === 1 ? "One run is" : `At most ${limit} runs are`} shown: --limit shows more, and --after ${ShellWords.quoted(last.runId)} the next ones.`
       )
-  }).pipe(StoredRun.inStore(where))
+  }).pipe(StoredRun.inStoreIfAny(where))

@@ -135,4 +135,4 @@ export const recover = (input: Input) =>
       Effect.onInterrupt(() => Effect.ignore(tell))
     )
     yield* tell
-  }).pipe(Effect.scoped, StoredRun.inStore(input.store))
+  }).pipe(Effect.scoped, StoredRun.inStoreIfAny(input.store))

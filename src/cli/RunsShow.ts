@@ -255,6 +255,7 @@ const standing = (input: Input) =>
     ].join("\n")
     const object = {
       run: state,
+      ...Ending.waitingJson(state),
       decided: [...said.values()],
       handoff: handoff ?? null,
       next,

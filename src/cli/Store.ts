@@ -6,7 +6,7 @@ import * as Effect from "effect/Effect"
 import * as FileSystem from "effect/FileSystem"
 import * as Layer from "effect/Layer"
 import type { RunStore, RunStoreError } from "../store/RunStore.ts"
-import { CommandFailed, sentenceOf, UsageError } from "./Output.ts"
+import { CommandFailed, NoStore, note, sentenceOf, UsageError } from "./Output.ts"
 import * as Password from "./Password.ts"
 import * as ShellWords from "./ShellWords.ts"
 
@@ -67,8 +67,11 @@ const ofPostgres = Effect.map(
   ({ layer }) => layer
 )
 
+/** Why a store could not be opened. */
+type Unopened = UsageError | CommandFailed | NoStore | RunStoreError
+
 /** The store that `--store` names; a file and its folder, or the tables of a database, are made when they are missing. */
-export const layer = (where: string): Layer.Layer<RunStore, UsageError | CommandFailed | RunStoreError> =>
+export const layer = (where: string): Layer.Layer<RunStore, Unopened> =>
   Layer.unwrap(
     Effect.gen(function* () {
       const message = refusal(where)
@@ -87,9 +90,7 @@ export const layer = (where: string): Layer.Layer<RunStore, UsageError | Command
  * The store that `--store` names, for a command about runs that exist: what is missing is not made, since a mistyped
  * name would look like a store without runs.
  */
-export const existing = (
-  where: string
-): Layer.Layer<RunStore, UsageError | CommandFailed | RunStoreError, FileSystem.FileSystem> =>
+export const existing = (where: string): Layer.Layer<RunStore, Unopened, FileSystem.FileSystem> =>
   Layer.unwrap(
     Effect.gen(function* () {
       if (isFleeting(where))
@@ -103,10 +104,16 @@ export const existing = (
       const there = yield* Effect.orElseSucceed(files.exists(where), () => true)
       return there
         ? layer(where)
-        : yield* new CommandFailed({
+        : yield* new NoStore({
             message: `there is no store ${where} here: \`checkrein run\` makes one, and --store names another`
           })
     })
+  )
+
+/** The same for a command about any number of runs: a store that is missing has none, which is said. */
+export const orEmpty = (where: string): Layer.Layer<RunStore, Unopened, FileSystem.FileSystem> =>
+  Layer.catchTag(existing(where), "NoStore", ({ message }) =>
+    Layer.unwrap(Effect.as(note(`Nothing is stored yet: ${message}.`), layer("memory")))
   )
 
 /** The name of a store as it may be printed. */

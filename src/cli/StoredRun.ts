@@ -4,6 +4,7 @@
 import * as Data from "effect/Data"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
+import type * as Layer from "effect/Layer"
 import * as Schedule from "effect/Schedule"
 import { LeaseTime, RunNotFound, RunStore, type RunStoreError } from "../store/RunStore.ts"
 import * as Ending from "./Ending.ts"
@@ -15,9 +16,8 @@ export class NoSuchRun extends Data.TaggedError("RunNotFound")<{
   readonly message: string
 }> {}
 
-/** Gives a command about runs the store that is named; a run that is not in it is said not to be in that one. */
-export const inStore =
-  (where: string) =>
+const within =
+  <E2, R2>(where: string, store: Layer.Layer<RunStore, E2, R2>) =>
   <A, E, R>(effect: Effect.Effect<A, E, R>) =>
     effect.pipe(
       Effect.mapError((error) =>
@@ -27,8 +27,14 @@ export const inStore =
             })
           : error
       ),
-      Effect.provide(Store.existing(where))
+      Effect.provide(store)
     )
+
+/** Gives a command about a run the store that is named; a run that is not in it is said not to be in that one. */
+export const inStore = (where: string) => within(where, Store.existing(where))
+
+/** The same for a command about any number of runs, of which a store that does not exist yet has none. */
+export const inStoreIfAny = (where: string) => within(where, Store.orEmpty(where))
 
 /** Another process drives the run. Its tag is that of the failure it stands for. */
 export class Driven extends Data.TaggedError("RunBusy")<{

@@ -70,6 +70,34 @@ describe("the way to go on", () => {
   })
 })
 
+describe("what a run waits for", () => {
+  it("is the same object wherever it is told", async () => {
+    const store = ["--store", path("waits.db")]
+    const agent = module("asker")
+    const told = async (ended: ReturnType<typeof cli>) => {
+      const { approvals, question, runId } = parsed(await ended)
+      const shown = parsed(await cli("runs", "show", runId, ...store, "--json"))
+      const [listed] = parsed(await cli("runs", "list", ...store, "--limit", "2", "--json")).runs.filter(
+        (run: { readonly runId: string }) => run.runId === runId
+      )
+      expect([shown.approvals, shown.question]).toEqual([approvals, question])
+      expect([listed.approvals, listed.question ?? null]).toEqual([approvals, question])
+      return { approvals, question, runId }
+    }
+    const first = await told(cli("run", ...agent, ...store, "--json", "Pay."))
+    const call = { callId: "p1", args: { cents: 100 }, argsDigest: expect.any(String) }
+    expect([first.approvals.length, first.approvals[0], first.question]).toMatchObject([2, call, null])
+    const { runId } = first
+    await cli("runs", "approve", runId, "p1", ...store)
+    const then = await told(cli("runs", "approve", runId, "p2", "--resume", ...agent, ...store, "--json"))
+    expect(then).toEqual({ approvals: [], question: { runId, callId: "q1", text: "Which account?" }, runId })
+    const { runId: lost, store: where } = await cutOff("lost")
+    const shown = parsed(await cli("runs", "show", lost, ...where, "--json"))
+    const [listed] = parsed(await cli("runs", "list", ...where, "--json")).runs
+    expect([shown.unknown, listed.unknown]).toMatchObject([[{ tool: "send", callId: "c1" }], shown.unknown])
+  })
+})
+
 describe("a model without a price", () => {
   it("is said to have none, and to count as free, wherever money is told", async () => {
     const store = ["--store", path("unpriced.db")]

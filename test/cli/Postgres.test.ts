@@ -179,7 +179,15 @@ Postgres.describePostgres("--store postgres://…", () => {
   it.live("makes its tables for a run, and for nothing else", () =>
     Effect.gen(function* () {
       const { cli, run } = yield* scene("empty")
-      for (const args of [["list"], ["show", "r"], ["cancel", "r"], ["resume", "r"]]) {
+      expect(yield* cli("runs", "list")).toMatchObject({
+        code: 0,
+        stderr: expect.stringMatching(/there are no runs in the database postgres:\/\/\S+PASSWORD@\S+: /)
+      })
+      for (const args of [
+        ["show", "r"],
+        ["cancel", "r"],
+        ["resume", "r"]
+      ]) {
         const { code, stderr, stdout } = yield* cli("runs", ...args)
         expect([code, stdout]).toEqual([1, ""])
         expect(stderr).toMatch(/^checkrein: there are no runs in the database postgres:\/\/\S+PASSWORD@\S+: /)

@@ -50,12 +50,29 @@ describe("checkrein runs list", () => {
     expect(parsed(none)).toEqual({ runs: [] })
   })
 
-  it("does not make a store that is missing", async () => {
-    const ended = await cli("runs", "list", "--store", path("gone.db"))
-    expect(ended.stderr).toBe(
-      `checkrein: there is no store ${path("gone.db")} here: \`checkrein run\` makes one, and --store names another`
-    )
-    expect([ended.code, existsSync(path("gone.db"))]).toEqual([1, false])
+  it("finds no runs in a store that is missing, says so, and does not make it", async () => {
+    const problem = `there is no store ${path("gone.db")} here: \`checkrein run\` makes one, and --store names another`
+    const gone = (...args: ReadonlyArray<string>) => cli("runs", ...args, "--store", path("gone.db"))
+    for (const [args, object] of [
+      [["list"], { runs: [] }],
+      [["recover"], { recovered: [], left: [], failed: [] }],
+      [["delete", "--older-than", "30d"], { deleted: [] }]
+    ] as const) {
+      const ended = await gone(...args)
+      expect([args, ended.code, ended.stderr]).toEqual([args, 0, expect.stringContaining(problem)])
+      const asked = await gone(...args, "--json")
+      expect([asked.code, parsed(asked)]).toEqual([0, object])
+    }
+    for (const args of [
+      ["show", "r"],
+      ["audit", "r"],
+      ["delete", "r"],
+      ["show", "r", "--follow"]
+    ]) {
+      const ended = await gone(...args)
+      expect([args, ended.code, ended.stdout, ended.stderr]).toEqual([args, 1, "", `checkrein: ${problem}`])
+    }
+    expect(existsSync(path("gone.db"))).toBe(false)
     expect((await cli("runs", "list", "--store", "memory")).code).toBe(2)
   })
 
@@ -321,7 +338,7 @@ describe("a run with a sub-agent and a contract", () => {
     expect(parsed(asks)).toMatchObject({
       runId,
       reason: "input",
-      question: "Which account?"
+      question: { runId, callId: "q1", text: "Which account?" }
     })
     expect(asks.stderr).toContain("it asks: Which account?")
 

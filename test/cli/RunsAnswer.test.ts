@@ -19,7 +19,7 @@ const asking = async (name: string) => {
 describe("checkrein runs answer", () => {
   it("records the answer, which counts when the run is resumed", async () => {
     const { asks, flags, runId, runs } = await asking("later")
-    expect(asks).toMatchObject({ reason: "input", question: "Which account?" })
+    expect(asks).toMatchObject({ reason: "input", question: { runId, callId: "q1", text: "Which account?" } })
     expect(asks.next).toEqual([`checkrein runs answer ${runId} 'YOUR ANSWER' --resume ${flags}`])
     const recorded = await runs("answer", runId, "the red one", "--by", "ann", ...agent)
     expect([recorded.code, recorded.stdout]).toEqual([
