@@ -58,6 +58,17 @@ export class BudgetPoolError extends Schema.TaggedError<BudgetPoolError>()("Budg
   }
 }
 
+/** A pool cannot be removed while model calls that are under way hold something of it. */
+export class PoolBusy extends Schema.TaggedError<PoolBusy>()("PoolBusy", {
+  pool: Schema.String,
+  /** How many model calls hold something of it. */
+  holds: Schema.Natural
+}) {
+  override get message(): string {
+    return `the budget pool ${this.pool} is in use: ${this.holds} model ${this.holds === 1 ? "call holds" : "calls hold"} something of it`
+  }
+}
+
 /** A claim on one tool call. */
 export interface CallClaim {
   /** Names this attempt among all of the pool, for example by run, call and attempt. */

@@ -16,7 +16,14 @@ import * as Semaphore from "effect/Semaphore"
 import * as SqlClient from "effect/sql/SqlClient"
 import type { SqlError } from "effect/sql/SqlError"
 import type { InvalidLimits } from "../run/Limits.ts"
-import { type Amounts, BudgetPool, BudgetPoolError, type Hold, type PoolLimits } from "./BudgetPool.ts"
+import {
+  type Amounts,
+  BudgetPool,
+  BudgetPoolError,
+  type Hold,
+  PoolBusy,
+  type PoolLimits
+} from "./BudgetPool.ts"
 import * as Rules from "./BudgetRules.ts"
 import { reconnecting } from "./Reconnect.ts"
 import type { Durability, RunStoreError } from "./RunStore.ts"
@@ -48,16 +55,18 @@ const failed = (pool: string, { cause, kind, problem }: RunStoreError) =>
     cause
   })
 
-/** How long to wait for the database with a claim, and with giving back what lapses anyway. */
-const patience = "10 seconds"
+/** How long to wait for the database with a claim, with giving back what lapses anyway, and with a whole pool. */
+const claimPatience = "10 seconds"
 const releasePatience = "2 seconds"
+// A pool may have counted millions of attempts.
+const removalPatience = "2 minutes"
 
 /**
  * Waits for the database, but not for ever. Whatever goes wrong is a failure: a client that is closed meanwhile
  * interrupts or breaks down.
  */
 const asking =
-  (pool: string) =>
+  (pool: string, patience: string & Duration.Input) =>
   <A>(effect: Effect.Effect<A, BudgetPoolError>): Effect.Effect<A, BudgetPoolError> => {
     const error = (kind: BudgetPoolError["kind"], problem: string, cause?: unknown) =>
       Effect.fail(new BudgetPoolError({ pool, kind, problem, cause }))
@@ -76,7 +85,11 @@ const asking =
   }
 
 /** How this client writes for a pool: one transaction after another, each of which sees all that is committed. */
-const writing = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, pool: string) {
+const writing = Effect.fnUntraced(function* (
+  sql: SqlClient.SqlClient,
+  pool: string,
+  patience: string & Duration.Input
+) {
   const transact = yield* Effect.mapError(SqlTransaction.make(sql), (error) =>
     failed(pool, storeError("", error))
   )
@@ -91,10 +104,18 @@ const writing = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, pool: str
       reconnecting,
       Effect.mapError((error) => failed(pool, error)),
       semaphore.withPermit,
-      asking(pool),
+      asking(pool, patience),
       Effect.flatMap(Effect.fromResult)
     )
 })
+
+/** The client of the context, for a database that has the tables. */
+const clientFor = (pool: string) =>
+  Effect.gen(function* () {
+    const sql = (yield* SqlClient.SqlClient).withoutTransforms()
+    yield* Effect.mapError(SqlBudgetSchema.migrate, (error) => failed(pool, error))
+    return sql
+  })
 
 /**
  * Opens a pool on the `SqlClient` in the context, and makes its tables when they are missing. What was used of it stays
@@ -129,10 +150,9 @@ export const make = (
       maximum: Duration.days(1)
     })
 
-    const sql = (yield* SqlClient.SqlClient).withoutTransforms()
-    yield* Effect.mapError(SqlBudgetSchema.migrate, (error) => failed(pool, error))
+    const sql = yield* clientFor(pool)
     const tables = SqlBudgetTables.make(sql, pool, Duration.toMillis(lease))
-    const write = yield* writing(sql, pool)
+    const write = yield* writing(sql, pool, claimPatience)
     const done = Effect.as(Result.void)
     yield* write("power", (execute) => done(tables.open(execute, opened)))
 
@@ -250,7 +270,7 @@ export const make = (
         .pipe(
           reconnecting,
           Effect.mapError((error) => failed(pool, storeError("", error))),
-          asking(pool),
+          asking(pool, claimPatience),
           Effect.flatMap(Effect.fromResult),
           Effect.map(({ held, limits, used }) => Rules.statusOf(pool, limits, used, held))
         )
@@ -280,3 +300,40 @@ export const layer = (
   options?: Options
 ): Layer.Layer<BudgetPool, InvalidLimits | BudgetPoolError, SqlClient.SqlClient> =>
   Layer.effect(BudgetPool, make(pool, limits, options))
+
+/**
+ * Removes a pool by its name, whole: its limits, what was used of it and the key of every claim, which are otherwise kept for
+ * ever. Yields whether there was one. A pool in memory needs no removal: it goes with its layer.
+ *
+ * Fails with `PoolBusy` while a model call that is under way holds something of it; what a process that died has held lapses
+ * with its lease. A run that still claims from it afterwards is told that the pool is gone. Opened again, the same name is a
+ * new pool, of which nothing is used.
+ *
+ * @example
+ * ```ts
+ * import * as Effect from "effect/Effect"
+ * import { SqlBudgetPool } from "checkrein/store"
+ *
+ * const cleanUp = SqlBudgetPool.remove("team-a 2026-10").pipe(
+ *   Effect.catchTag("PoolBusy", ({ message }) => Effect.as(Effect.logWarning(message), false))
+ * )
+ * ```
+ */
+export const remove = (
+  pool: string
+): Effect.Effect<boolean, PoolBusy | BudgetPoolError, SqlClient.SqlClient> =>
+  Effect.gen(function* () {
+    const sql = yield* clientFor(pool)
+    const tables = SqlBudgetTables.make(sql, pool, 0)
+    const write = yield* writing(sql, pool, removalPatience)
+    return yield* write(
+      "power",
+      Effect.fnUntraced(function* (execute) {
+        if (!(yield* tables.seize(execute))) return Result.succeed(false)
+        const { held } = yield* tables.held(execute, "")
+        if (held.turns > 0) return Result.fail(new PoolBusy({ pool, holds: held.turns }))
+        yield* tables.remove(execute)
+        return Result.succeed(true)
+      })
+    )
+  })

@@ -80,6 +80,8 @@ const statementsOf = (sql: SqlClient.SqlClient) => {
     release: textOf(sql`DELETE FROM checkrein_pool_holds
       WHERE pool = ${""} AND attempt = ${""} AND holder = ${""}`),
     drop: textOf(sql`DELETE FROM checkrein_pool_holds WHERE pool = ${""} AND attempt = ${""}`),
+    forget: textOf(sql`DELETE FROM checkrein_pool_claims WHERE pool = ${""}`),
+    remove: textOf(sql`DELETE FROM checkrein_pools WHERE name = ${""}`),
     // Everything at one moment, without keeping anybody from the pool.
     read: textOf(sql`SELECT p.limits, p.turns, p.usd_nanos, p.tokens, p.tool_calls,
         COUNT(h.attempt) AS held_turns,
@@ -105,6 +107,9 @@ export const make = (sql: SqlClient.SqlClient, pool: string, leaseMs: number) =>
 
     /** Reads the pool, and keeps everybody else from it until the transaction ends. */
     lock: (execute: Execute) => Effect.map(execute(texts.lock, [pool]), ([row]) => storedOf(pool, row)),
+
+    /** Keeps everybody else from the pool until the transaction ends, whatever is in it; `false` if there is none. */
+    seize: (execute: Execute) => Effect.map(execute(texts.lock, [pool]), some),
 
     /** Adds to what was used. */
     spend: (execute: Execute, { tokens, toolCalls, turns, usd }: Amounts) =>
@@ -142,6 +147,12 @@ export const make = (sql: SqlClient.SqlClient, pool: string, leaseMs: number) =>
 
     /** Forgets what is held for an attempt, whoever holds it. */
     drop: (execute: Execute, key: string) => execute(texts.drop, [pool, key]),
+
+    /** Removes the pool, with every attempt that has counted and what holders that died have left. */
+    remove: (execute: Execute) =>
+      Effect.forEach([texts.clean, texts.forget, texts.remove], (text) => execute(text, [pool]), {
+        discard: true
+      }),
 
     /** Reads the pool and what is held. */
     read: (execute: Execute) =>

@@ -145,6 +145,93 @@ describeDatabases((database) => {
       }))
   })
 
+  describe("a pool that is removed", () => {
+    const rowsOf = (sql: SqlClient.SqlClient, pool: string) =>
+      Effect.map(
+        Effect.forEach(
+          [
+            sql`SELECT name FROM checkrein_pools WHERE name = ${pool}`,
+            sql`SELECT pool FROM checkrein_pool_claims WHERE pool = ${pool}`,
+            sql`SELECT pool FROM checkrein_pool_holds WHERE pool = ${pool}`
+          ],
+          (rows) => rows
+        ),
+        (tables) => tables.flat().length
+      )
+
+    test("leaves nothing, of any other pool everything, and its name is free for a new one", (sql) =>
+      Effect.gen(function* () {
+        const limits = { toolCalls: 1, usd: 1 }
+        const pool = yield* SqlBudgetPool.make("team-a", limits)
+        const other = yield* SqlBudgetPool.make("team-A", limits)
+        for (const each of [pool, other]) {
+          yield* each.claimCall(call("a"))
+          yield* each.settle({ key: "a", usd: 0.5, tokens: 1 })
+        }
+        const before = yield* rowsOf(sql, "team-A")
+        expect(yield* SqlBudgetPool.remove("team-a")).toBe(true)
+        expect(yield* rowsOf(sql, "team-a")).toBe(0)
+        expect(yield* rowsOf(sql, "team-A")).toBe(before)
+        expect((yield* other.status).used).toMatchObject({ toolCalls: 1, usd: 0.5 })
+        // Who has it open still is told, until somebody opens it anew.
+        expect(yield* Effect.flip(pool.claimCall(call("b")))).toMatchObject({
+          _tag: "BudgetPoolError",
+          problem: expect.stringMatching(/is gone/)
+        })
+        yield* SqlBudgetPool.make("team-a", limits)
+        expect((yield* pool.status).used).toEqual(amounts({}))
+        yield* pool.claimCall(call("a"))
+        expect((yield* pool.status).used).toEqual(amounts({ toolCalls: 1 }))
+      }))
+
+    test("is not, while a model call holds something of it, and is as it was", () =>
+      Effect.gen(function* () {
+        const pool = yield* SqlBudgetPool.make("team-a", { usd: 1 })
+        const scope = yield* holdForEver(pool, "a", 0.5)
+        yield* pool.claimCall(call("a"))
+        const before = yield* pool.status
+        const busy = yield* Effect.flip(SqlBudgetPool.remove("team-a"))
+        expect(busy).toMatchObject({ _tag: "PoolBusy", pool: "team-a", holds: 1 })
+        expect(busy.message).toBe("the budget pool team-a is in use: 1 model call holds something of it")
+        expect(yield* pool.status).toEqual(before)
+        yield* Scope.close(scope, Exit.void)
+        expect(yield* SqlBudgetPool.remove("team-a")).toBe(true)
+      }))
+
+    test("may have been held from by a process that died, once its lease has ended", (sql) =>
+      Effect.gen(function* () {
+        const pool = yield* SqlBudgetPool.make("team-a", { usd: 1 })
+        yield* holdForEver(pool, "a", 0.5)
+        yield* sql`UPDATE checkrein_pool_holds SET expires_at = 0`
+        expect(yield* SqlBudgetPool.remove("team-a")).toBe(true)
+        expect(yield* rowsOf(sql, "team-a")).toBe(0)
+      }))
+
+    test("may be one that there is not, in a database without any", () =>
+      Effect.gen(function* () {
+        expect(yield* SqlBudgetPool.remove("team-a")).toBe(false)
+      }))
+
+    test("may have limits that nobody can read", (sql) =>
+      Effect.gen(function* () {
+        yield* SqlBudgetPool.make("team-a", { usd: 1 })
+        yield* sql`UPDATE checkrein_pools SET limits = '{'`
+        expect(yield* SqlBudgetPool.remove("team-a")).toBe(true)
+      }))
+
+    test("grants nothing to those who claim at the same moment, or is not removed", () =>
+      Effect.gen(function* () {
+        const pool = yield* SqlBudgetPool.make("team-a", { usd: 10 })
+        const holds = Array.from({ length: 8 }, (_, i) => Effect.exit(pool.hold(hold(`${i}`, 1))))
+        const [removed, ...held] = yield* Effect.all(
+          [Effect.result(SqlBudgetPool.remove("team-a")), ...holds],
+          { concurrency: "unbounded" }
+        )
+        const granted = held.filter((exit) => exit._tag === "Success").length
+        expect(granted).toBe(removed._tag === "Success" ? 0 : held.length)
+      }))
+  })
+
   describe("what is held", () => {
     const short = { lease: "1 second" } as const
 
