@@ -14,6 +14,7 @@ import * as Fiber from "effect/Fiber"
 import * as FiberSet from "effect/FiberSet"
 import * as Layer from "effect/Layer"
 import * as Schema from "effect/Schema"
+import type * as Scope from "effect/Scope"
 import * as Semaphore from "effect/Semaphore"
 import * as Stream from "effect/Stream"
 import * as Agent from "./Agent.ts"
@@ -93,9 +94,12 @@ export class RunHost extends Context.Service<
      * only watches: whoever stops reading stops nothing, and the run may be driven anywhere.
      */
     readonly attach: (runId: string, from?: number) => Stream.Stream<RunEvent, RunNotFound | RunStoreError>
-    /** Waits until nobody drives a run any more, nor is about to here, and says how it stands. */
+    /**
+     * Waits until nobody drives a run any more, nor is about to here, and says how it stands. It stands as `running` if its
+     * driver died, left off or could not go on, or if it waits for its turn in another process: `recover` has it driven on.
+     */
     readonly ended: (runId: string) => Effect.Effect<RunSummary, RunNotFound | RunStoreError>
-    /** Records what a person thinks of a call; see `Agent.decide`. `resume` has it taken in. */
+    /** Records what a person decides about a call; see `Agent.decide`. `resume` has it taken in. */
     readonly decide: (
       call: Agent.CallRef,
       decision: Agent.Decision,
@@ -159,9 +163,13 @@ const onlyUnstopped: Drive = { options: {}, again: false }
 /** How long to wait for a driver elsewhere that is on its way out. */
 const untilFree = "100 millis"
 
+/** How often to look whether a run that is waited for still has a driver: one that has died tells nobody. */
+const lookEvery = "1 second"
+
 /**
- * A host that drives these agents. What they need is taken from the context in which the layer is built; how getting
- * their tools may fail has to be settled before.
+ * A host that drives these agents. What they need is taken from the context in which the layer is built, and nothing from
+ * that of whoever calls it: request parameters, a shared budget or a trace belong around the layer. How getting their
+ * tools may fail has to be settled before.
  *
  * When the layer's scope closes, as it does on SIGTERM under `NodeRuntime.runMain`, nothing new begins, what runs is
  * finished or interrupted as `shutdown` says, and every run is left in the store, for `recover` to take it over.
@@ -201,8 +209,14 @@ const make = Effect.fnUntraced(function* <
   const fibers = yield* FiberSet.make<void, never>()
   const drivers = new Map<string, Driver>()
 
-  const here = <A, E>(effect: Effect.Effect<A, E, unknown>): Effect.Effect<A, E> =>
-    ambient(Effect.provideContext(Effect.provideService(effect, Drain, drain), context))
+  /** With what is around the host alone: nothing that stands around one of its calls belongs to a run. */
+  const here = <A, E>(
+    effect: Effect.Effect<A, E, unknown>,
+    given: RunStore["Service"] = store
+  ): Effect.Effect<A, E> =>
+    Effect.updateContext(ambient(effect), () =>
+      Context.add(Context.add(context, Drain, drain), RunStore, given)
+    )
   const inStore = <A, E>(effect: Effect.Effect<A, E, RunStore>): Effect.Effect<A, E> =>
     Effect.provideService(effect, RunStore, store)
 
@@ -231,7 +245,7 @@ const make = Effect.fnUntraced(function* <
       const { again, options } = driver.how
       if (!again && status !== "running") return false
       driver.from = seq
-      yield* here(Agent.resume(agent, runId, options))
+      yield* ambient(Agent.resume(agent, runId, options))
       return false
     }).pipe(
       Effect.catchTag("RunBusy", () =>
@@ -281,7 +295,26 @@ const make = Effect.fnUntraced(function* <
       if (drivers.has(runId)) return Effect.void
       const driver: Driver = { done: Deferred.makeUnsafe(), from: undefined, how, next: undefined }
       drivers.set(runId, driver)
-      return Effect.asVoid(FiberSet.run(fibers, drive(agent, runId, driver)))
+      return Effect.asVoid(here(FiberSet.run(fibers, drive(agent, runId, driver))))
+    })
+
+  /** The store as a caller sees it, who may have a transaction open: then nothing is begun, and nobody waits for its end. */
+  const storeOf = (caller: Context.Context<never>): RunStore["Service"] => ({
+    ...store,
+    read: (runId, from) => Effect.provideContext(store.read(runId, from), caller),
+    lease: (runId) =>
+      Effect.updateContext(store.lease(runId), (own: Context.Context<Scope.Scope>) =>
+        Context.merge(caller, own)
+      )
+  })
+
+  /** Whether nobody drives any of these runs, nor is about to here. */
+  const areLeft = (runIds: ReadonlyArray<string>) =>
+    Effect.gen(function* () {
+      for (const runId of runIds) {
+        if (drivers.has(runId) || (yield* store.isDriven(runId))) return false
+      }
+      return true
     })
 
   yield* Effect.addFinalizer(() =>
@@ -315,7 +348,8 @@ const make = Effect.fnUntraced(function* <
     start: (name, input, options) =>
       Effect.gen(function* () {
         const agent = yield* agentOf(name)
-        const runId = yield* here(Agent.create(agent, input, options))
+        const caller = yield* Effect.context<never>()
+        const runId = yield* here(Agent.create(agent, input, options), storeOf(caller))
         yield* submit(agent, runId, { options: {}, again: false })
         return runId
       }),
@@ -323,15 +357,23 @@ const make = Effect.fnUntraced(function* <
     ended: (runId) =>
       Effect.gen(function* () {
         const root = yield* inStore(rootOf(runId))
+        const isLeft = areLeft([root.runId, runId])
+        const hasStopped = (from: number) =>
+          Stream.runDrain(Stream.takeUntil(store.watch(runId, from), ({ type }) => type === "run_stopped"))
         while (true) {
           const driver = drivers.get(root.runId)
           if (driver !== undefined) yield* Deferred.await(driver.done)
           const now = yield* store.summary(runId)
           if (drivers.has(root.runId)) continue
           if (now.status !== "running") return now
-          yield* Stream.runDrain(
-            Stream.takeUntil(store.watch(runId, now.seq), ({ type }) => type === "run_stopped")
-          )
+          if (yield* isLeft) {
+            // Its driver may have stopped it, and be gone, since it was looked at.
+            const { seq } = yield* store.summary(runId)
+            if (seq === now.seq) return now
+            continue
+          }
+          const becomesLeft = Effect.repeat(Effect.delay(isLeft, lookEvery), { until: (left) => left })
+          yield* Effect.raceFirst(hasStopped(now.seq), becomesLeft)
         }
       }),
     decide: (call, decision, options) => inStore(Agent.decide(call, decision, options)),

@@ -12,7 +12,15 @@ import * as Scope from "effect/Scope"
 import * as Stream from "effect/Stream"
 import * as SqlClient from "effect/sql/SqlClient"
 import * as TestClock from "effect/testing/TestClock"
-import { Agent, MemoryRunStore, RunHost, RunStore, ToolFailure } from "../src/index.ts"
+import {
+  Agent,
+  MemoryRunStore,
+  RequestParams,
+  RunHost,
+  RunStore,
+  RunTrace,
+  ToolFailure
+} from "../src/index.ts"
 import * as Scripted from "../src/provider/Scripted.ts"
 import * as NodeSqlite from "../src/store/NodeSqlite.ts"
 import * as SqlRunStore from "../src/store/SqlRunStore.ts"
@@ -209,6 +217,133 @@ describe("attach", () => {
         })
       )
     }))
+})
+
+describe("ended", () => {
+  const left = (runId: string) => ({ runId, status: "running" })
+
+  test("says so where the driver is gone and the run has not stopped", () =>
+    Effect.gen(function* () {
+      const { handlers } = yield* workshop
+      const agent = agentOf("reader", [read("a"), Scripted.text("done")], handlers)
+      const store = yield* RunStore.RunStore
+      const isWritten = ({ events }: RunStore.Append) => events.some(({ type }) => type === "tool_start")
+      const full = new RunStore.RunStoreError({ runId: "r", kind: "full", problem: "the disk is full" })
+      const failing = RunStore.RunStore.of({
+        ...store,
+        append: (append) => (isWritten(append) ? Effect.fail(full) : store.append(append))
+      })
+      yield* withHost([agent], {}, (host) =>
+        Effect.gen(function* () {
+          yield* host.start("reader", "go", { runId: "r" })
+          expect(yield* host.ended("r")).toMatchObject(left("r"))
+          expect(yield* host.ended("r")).toMatchObject(left("r"))
+        })
+      ).pipe(Effect.provideService(RunStore.RunStore, failing))
+    }))
+
+  test("says so of a run that was stored and that nobody has begun", () =>
+    Effect.gen(function* () {
+      const { handlers } = yield* workshop
+      const agent = agentOf("reader", [Scripted.text("done")], handlers)
+      yield* Agent.create(agent, "go", { runId: "r" })
+      yield* withHost([agent], {}, (host) =>
+        Effect.gen(function* () {
+          expect(yield* host.ended("r")).toMatchObject(left("r"))
+          yield* host.recover
+          expect(yield* host.ended("r")).toMatchObject({ status: "completed" })
+        })
+      )
+    }))
+
+  for (const [ending, finish, status] of [
+    ["stops", (gate: Deferred.Deferred<void>) => Deferred.succeed(gate, undefined), "completed"],
+    ["dies", (gate: Deferred.Deferred<void>) => Deferred.die(gate, "power cut"), "running"]
+  ] as const) {
+    test(`waits for a driver elsewhere until it ${ending}`, () =>
+      Effect.gen(function* () {
+        const { handlers } = yield* workshop
+        const agent = agentOf("reader", [Scripted.text("done")], handlers)
+        const store = yield* RunStore.RunStore
+        const gate = yield* Deferred.make<void>()
+        yield* Agent.create(agent, "go", { runId: "r" })
+        const scope = yield* Scope.make()
+        const driving = Effect.gen(function* () {
+          yield* Scope.provide(store.lease("r"), scope)
+          yield* Deferred.await(gate)
+          yield* Scope.close(scope, Exit.void)
+          yield* Agent.resume(agent, "r")
+        }).pipe(Effect.onError(() => Scope.close(scope, Exit.void)))
+        yield* Effect.forkChild(driving, { startImmediately: true })
+        yield* withHost([agent], {}, (host) =>
+          Effect.gen(function* () {
+            const ended = yield* Effect.forkChild(host.ended("r"), { startImmediately: true })
+            yield* settle
+            yield* TestClock.adjust("1 minute")
+            expect(ended.pollUnsafe()).toBeUndefined()
+            yield* finish(gate)
+            yield* settle
+            yield* TestClock.adjust("2 seconds")
+            expect((yield* Fiber.join(ended)).status).toBe(status)
+          })
+        )
+      }))
+  }
+})
+
+describe("what stands around a call of the host", () => {
+  test("is not what its runs see: they see what is around the host", () =>
+    Effect.gen(function* () {
+      const { handlers } = yield* workshop
+      const agent = agentOf(
+        "cleaner",
+        [Scripted.call("delete", { q: "log" }, { id: "c1" }), Scripted.text("done")],
+        handlers
+      )
+      const told: Array<string> = []
+      const around = Context.make(RunTrace.RunTrace, { write: ({ type }) => void told.push(type) })
+      const capped = RequestParams.add({ maxOutputTokens: 50 })
+      yield* withHost([agent], {}, (host) =>
+        Effect.gen(function* () {
+          const held = host.start("cleaner", "go", { limits: { money: "hold", tokens: 1_000 } })
+          const refused = yield* Effect.flip(capped(held))
+          expect(refused).toMatchObject({ _tag: "HoldUnavailable" })
+          yield* Effect.provideContext(capped(host.start("cleaner", "go", { runId: "r" })), around)
+          const { approvals } = yield* host.ended("r")
+          yield* host.decide(approvals[0]!, Agent.approve(), { by: "ann" })
+          yield* Effect.provideContext(capped(host.resume("r")), around)
+          expect((yield* host.ended("r")).status).toBe("completed")
+          expect(told).toEqual([])
+        })
+      )
+    }))
+
+  it.effect("may be a transaction of the caller's: a start is refused, a resume drives outside of it", () =>
+    Effect.gen(function* () {
+      const { handlers } = yield* workshop
+      const agent = agentOf("reader", [read("a"), Scripted.text("done")], handlers)
+      const sql = yield* SqlClient.SqlClient
+      yield* Agent.create(agent, "go", { runId: "r" })
+      yield* withHost([agent], {}, (host) =>
+        Effect.gen(function* () {
+          for (const runId of ["new", "r"]) {
+            const started = sql.withTransaction(Effect.result(host.start("reader", "go", { runId })))
+            const failure = { kind: "inside_transaction" }
+            expect(yield* started).toMatchObject(
+              runId === "new" ? { _tag: "Failure", failure } : { _tag: "Success", success: "r" }
+            )
+          }
+          yield* host.ended("r")
+          yield* sql.withTransaction(host.resume("r"))
+          expect(yield* host.ended("r")).toMatchObject({ status: "completed", turns: 2 })
+          expect(yield* Effect.flip(host.status("new"))).toMatchObject({ _tag: "RunNotFound" })
+        })
+      )
+    }).pipe(
+      Effect.scoped,
+      Effect.provide(Layer.provideMerge(SqlRunStore.layer, NodeSqlite.layer({ filename: ":memory:" })))
+    )
+  )
 })
 
 describe("a run that waits for a person", () => {
