@@ -1,6 +1,5 @@
 /** Checkrein: agents on Effect that always end in one of five ways, with the reason as data. */
 export * as Agent from "./Agent.ts"
-export * as Metrics from "./observe/Metrics.ts"
 export * as RunTrace from "./observe/RunTrace.ts"
 export * as Spans from "./observe/Spans.ts"
 export * as PriceBook from "./provider/PriceBook.ts"

@@ -6,7 +6,7 @@ import * as Telemetry from "effect/ai/Telemetry"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import type * as Schema from "effect/Schema"
-import * as Spans from "../observe/Spans.ts"
+import * as RunSpans from "../observe/RunSpans.ts"
 import { PriceBook } from "../provider/PriceBook.ts"
 import { RequestParams } from "../provider/RequestParams.ts"
 import * as Tokens from "../provider/Tokens.ts"
@@ -115,7 +115,7 @@ export const prepare = Effect.fnUntraced(function* (definition: Definition, stre
     maxOutputTokens,
     pool: Option.getOrUndefined(yield* Effect.serviceOption(BudgetPool)),
     priceOf,
-    chatSpan: Spans.chat({ provider, model, temperature, topP, maxOutputTokens }, before),
+    chatSpan: RunSpans.chat({ provider, model, temperature, topP, maxOutputTokens }, before),
     count: (prompt, tools, reply) => {
       const message = { role: "assistant" as const, content: reply.content }
       return Effect.zipWith(

@@ -4,7 +4,7 @@
  */
 import { CurrentSpanTransformer } from "effect/ai/Telemetry"
 import * as Effect from "effect/Effect"
-import * as Spans from "../observe/Spans.ts"
+import * as RunSpans from "../observe/RunSpans.ts"
 import type { Limits } from "../run/Limits.ts"
 import type { Message } from "../run/Message.ts"
 import type { Body, LiveEvent, Parent } from "../run/RunEvent.ts"
@@ -42,13 +42,13 @@ export interface Resumption {
 }
 
 const drive = Effect.fnUntraced(function* (job: Job, journal: Journal.Journal, parent: Parent | undefined) {
-  return yield* Spans.agent({ agent: job.agent, runId: journal.runId, parent }, (span) =>
+  return yield* RunSpans.agent({ agent: job.agent, runId: journal.runId, parent }, (span) =>
     Effect.ensuring(
       Effect.provideService(Loop.drive(job, journal), CurrentSpanTransformer, job.chatSpan),
       Effect.sync(() => {
         const { costUsd, reason, status, turns } = journal.state()
         if (status !== "running" && reason !== undefined)
-          Spans.agentStopped(span, { status, reason, turns, costUsd })
+          RunSpans.agentStopped(span, { status, reason, turns, costUsd })
       })
     )
   )

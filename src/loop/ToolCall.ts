@@ -9,7 +9,8 @@ import * as Exit from "effect/Exit"
 import * as Option from "effect/Option"
 import * as Random from "effect/Random"
 import * as Result from "effect/Result"
-import * as Spans from "../observe/Spans.ts"
+import * as RunSpans from "../observe/RunSpans.ts"
+import { RecordContent } from "../observe/Spans.ts"
 import * as Limits from "../run/Limits.ts"
 import type { Ending } from "../run/NextStep.ts"
 import type { Body, Of } from "../run/RunEvent.ts"
@@ -239,9 +240,9 @@ export const execute = Effect.fnUntraced(function* (
   const { callId } = call
   const tool = Plan.toolOf(job, call.tool)
   if (tool === undefined) return undefined
-  const recordContent = yield* Spans.RecordContent
+  const recordContent = yield* RecordContent
   Desk.starts(job, desk, call)
-  return yield* Spans.tool({ tool: call.tool, callId, args: call.args }, (span) =>
+  return yield* RunSpans.tool({ tool: call.tool, callId, args: call.args }, (span) =>
     Effect.gen(function* () {
       for (let tries = 1; ; tries++) {
         const startedMs = journal.nowMs()
@@ -271,7 +272,7 @@ export const execute = Effect.fnUntraced(function* (
             }
           }
         }
-        if (body.type === "tool_result") Spans.toolEnded(span, body, recordContent)
+        if (body.type === "tool_result") RunSpans.toolEnded(span, body, recordContent)
         if (outcome._tag === "Success" && outcome.report === undefined) {
           Desk.keep(job, desk, journal.state(), call, outcome.content)
         }

@@ -24,16 +24,6 @@ import type { LiveEvent, Of } from "../run/RunEvent.ts"
  *
  * A child run counts its own turns, tokens and money under its own agent, so what its parent is told of its cost is not
  * counted again.
- *
- * @example
- * ```ts
- * import * as Effect from "effect/Effect"
- * import { Metrics, type RunEvent } from "checkrein"
- *
- * declare const event: RunEvent.RunEvent
- *
- * const counted = Effect.contextWith((context) => Effect.sync(() => Metrics.record(event, "log-analyst", context)))
- * ```
  */
 export const record = (event: LiveEvent, agent: string, context: Context.Context<never>): void => {
   switch (event.type) {

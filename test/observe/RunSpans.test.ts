@@ -12,6 +12,7 @@ import * as References from "effect/References"
 import * as Schema from "effect/Schema"
 import * as Stream from "effect/Stream"
 import * as Tracer from "effect/Tracer"
+import * as RunSpans from "../../src/observe/RunSpans.ts"
 import * as Spans from "../../src/observe/Spans.ts"
 import { samples } from "./events.ts"
 
@@ -62,13 +63,13 @@ const handle = Effect.flatMap(Tools, (tools) =>
 
 const call = { tool: "login", callId: "c1", args: { password: secret } }
 
-describe("Spans.tool", () => {
+describe("RunSpans.tool", () => {
   it.effect("has the names of the conventions, and never the arguments", () =>
     Effect.gen(function* () {
       const trace = collector()
-      yield* Spans.tool(call, (span) => {
+      yield* RunSpans.tool(call, (span) => {
         const ended = Effect.sync(() =>
-          Spans.toolEnded(span, { ...samples.tool_result, content: secret }, false)
+          RunSpans.toolEnded(span, { ...samples.tool_result, content: secret }, false)
         )
         return Effect.andThen(handle, ended)
       }).pipe(Effect.provide(ToolsLive), trace.provide)
@@ -99,7 +100,7 @@ describe("Spans.tool", () => {
   it.effect("is the parent of the spans of its handler, in the same trace", () =>
     Effect.gen(function* () {
       const trace = collector()
-      yield* Spans.agent({ agent: "a", runId: "n1" }, () => Spans.tool(call, () => handle)).pipe(
+      yield* RunSpans.agent({ agent: "a", runId: "n1" }, () => RunSpans.tool(call, () => handle)).pipe(
         Effect.provide(ToolsLive),
         trace.provide
       )
@@ -114,8 +115,8 @@ describe("Spans.tool", () => {
   it.effect("carries arguments and result if they are to be recorded", () =>
     Effect.gen(function* () {
       const trace = collector()
-      yield* Spans.tool(call, (span) =>
-        Effect.map(Spans.RecordContent, (record) => Spans.toolEnded(span, samples.tool_result, record))
+      yield* RunSpans.tool(call, (span) =>
+        Effect.map(Spans.RecordContent, (record) => RunSpans.toolEnded(span, samples.tool_result, record))
       ).pipe(Effect.provideService(Spans.RecordContent, true), trace.provide)
       const attributes = trace.attributes("execute_tool login")
       assert.strictEqual(attributes["gen_ai.tool.call.arguments"], `{"password":"${secret}"}`)
@@ -126,8 +127,8 @@ describe("Spans.tool", () => {
   it.effect("says what went wrong, in few words", () =>
     Effect.gen(function* () {
       const trace = collector()
-      const ended = (tool: string, result: Parameters<typeof Spans.toolEnded>[1]) =>
-        Spans.tool({ ...call, tool }, (span) => Effect.sync(() => Spans.toolEnded(span, result, false)))
+      const ended = (tool: string, result: Parameters<typeof RunSpans.toolEnded>[1]) =>
+        RunSpans.tool({ ...call, tool }, (span) => Effect.sync(() => RunSpans.toolEnded(span, result, false)))
       yield* ended("failed", { content: secret, ok: false, disposition: "executed" }).pipe(trace.provide)
       yield* ended("lost", { content: secret, ok: false, disposition: "unknown" }).pipe(trace.provide)
       yield* ended("reused", { content: secret, ok: true, disposition: "cached" }).pipe(trace.provide)
@@ -141,11 +142,11 @@ describe("Spans.tool", () => {
 
   it.effect("annotates logs with the run, the agent and the call, and a child run with its own", () =>
     Effect.gen(function* () {
-      const annotations = yield* Spans.agent({ agent: "a", runId: "n1" }, () =>
-        Spans.tool(call, () =>
+      const annotations = yield* RunSpans.agent({ agent: "a", runId: "n1" }, () =>
+        RunSpans.tool(call, () =>
           Effect.all([
             References.CurrentLogAnnotations,
-            Spans.agent({ agent: "child", runId: "n1/c1" }, () => References.CurrentLogAnnotations)
+            RunSpans.agent({ agent: "child", runId: "n1/c1" }, () => References.CurrentLogAnnotations)
           ])
         )
       ).pipe(Effect.annotateLogs("request", "r1"))
@@ -157,7 +158,7 @@ describe("Spans.tool", () => {
   )
 })
 
-describe("Spans.withoutArguments", () => {
+describe("RunSpans.withoutArguments", () => {
   const real = () =>
     new Tracer.NativeSpan({
       name: "real",
@@ -171,7 +172,7 @@ describe("Spans.withoutArguments", () => {
 
   it("is the span itself in all but those attributes", () => {
     const span = real()
-    const deaf = Spans.withoutArguments(span)
+    const deaf = RunSpans.withoutArguments(span)
     assert.instanceOf(deaf, Tracer.NativeSpan)
     const { spanId, traceId } = deaf
     assert.strictEqual(span.spanId, spanId)
@@ -188,13 +189,13 @@ describe("Spans.withoutArguments", () => {
   })
 })
 
-describe("Spans.agent", () => {
+describe("RunSpans.agent", () => {
   it.effect("names the agent, the run, its parent, and how it stopped", () =>
     Effect.gen(function* () {
       const trace = collector()
       const run = { agent: "log-analyst", runId: "n1/c3", parent: { runId: "n1", callId: "c3" } }
-      yield* Spans.agent(run, (span) =>
-        Effect.sync(() => Spans.agentStopped(span, samples.run_stopped))
+      yield* RunSpans.agent(run, (span) =>
+        Effect.sync(() => RunSpans.agentStopped(span, samples.run_stopped))
       ).pipe(trace.provide)
       assert.deepStrictEqual(trace.attributes("invoke_agent log-analyst"), {
         "gen_ai.operation.name": "invoke_agent",
@@ -213,9 +214,13 @@ describe("Spans.agent", () => {
   it.effect("has an error type only if the run failed", () =>
     Effect.gen(function* () {
       const trace = collector()
-      yield* Spans.agent({ agent: "a", runId: "n1" }, (span) =>
+      yield* RunSpans.agent({ agent: "a", runId: "n1" }, (span) =>
         Effect.sync(() =>
-          Spans.agentStopped(span, { ...samples.run_stopped, status: "failed", reason: "provider_refused" })
+          RunSpans.agentStopped(span, {
+            ...samples.run_stopped,
+            status: "failed",
+            reason: "provider_refused"
+          })
         )
       ).pipe(trace.provide)
       assert.strictEqual(trace.attributes("invoke_agent a")["error.type"], "provider_refused")
@@ -223,7 +228,7 @@ describe("Spans.agent", () => {
   )
 })
 
-describe("Spans.chat", () => {
+describe("RunSpans.chat", () => {
   const metadata = { type: "response-metadata", id: "r1", modelId: "m-1" } as const
   const finish = {
     type: "finish",
@@ -263,7 +268,7 @@ describe("Spans.chat", () => {
   it.effect("describes effect's own span of a model call, whole or streamed, without the words", () =>
     Effect.gen(function* () {
       const trace = collector()
-      const chat = Spans.chat({ provider: "openai", model: "m", temperature: 0, maxOutputTokens: 100 })
+      const chat = RunSpans.chat({ provider: "openai", model: "m", temperature: 0, maxOutputTokens: 100 })
       const prompt = Prompt.make(secret)
       yield* LanguageModel.generateText({ prompt }).pipe(
         Effect.andThen(Stream.runDrain(LanguageModel.streamText({ prompt }))),
@@ -285,7 +290,7 @@ describe("Spans.chat", () => {
       yield* LanguageModel.generateText({ prompt: "hi" }).pipe(
         Effect.provideService(
           Telemetry.CurrentSpanTransformer,
-          Spans.chat({}, () => {
+          RunSpans.chat({}, () => {
             also++
           })
         ),
