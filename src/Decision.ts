@@ -1,19 +1,27 @@
 /**
  * What people say of the calls of a run: may it run, and did it happen. Part of `Agent`, which is how it is imported.
  */
+import * as Clock from "effect/Clock"
+import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import * as Nesting from "./loop/Nesting.ts"
 import * as Words from "./loop/Words.ts"
+import type { Command, Decide, Numbered } from "./run/Command.ts"
+import { isOver } from "./run/Expiry.ts"
 import { type RunNotFound, RunStore, type RunStoreError } from "./store/RunStore.ts"
 
 /** What a person decides about a call. */
 export type Decision =
-  | { readonly _tag: "Approve"; readonly args?: Schema.Json }
+  | { readonly _tag: "Approve"; readonly args?: Schema.Json; readonly expires?: Duration.Input }
   | { readonly _tag: "Reject"; readonly reason?: string }
 
 /**
- * The call may run; with `args`, with these arguments instead, which then are what was approved.
+ * The call may run; with `args`, with these arguments instead, which then are what was approved. With `expires`, it may
+ * start within this time from when the decision is recorded, and from that moment on no more: a call that has not started
+ * by then waits for a decision again, and so does one that was started, cut off, and would be repeated. The date is taken
+ * from the `Clock` of whoever decides, and held against that of whoever drives the run.
  *
  * @example
  * ```ts
@@ -21,12 +29,12 @@ export type Decision =
  *
  * const asAsked = Agent.approve()
  * const elsewhere = Agent.approve({ args: { path: "old.log" } })
+ * const soon = Agent.approve({ expires: "1 hour" })
  * ```
  */
-export const approve = (options: { readonly args?: Schema.Json } = {}): Decision => ({
-  _tag: "Approve",
-  ...options
-})
+export const approve = (
+  options: { readonly args?: Schema.Json; readonly expires?: Duration.Input } = {}
+): Decision => ({ _tag: "Approve", ...options })
 
 /**
  * The call may not run; the model is told so, with the reason if there is one.
@@ -45,7 +53,7 @@ export const reject = (reason?: string): Decision => ({
 
 /**
  * The call does not wait for this: it was decided already, it has other arguments by now, or there is no such call; or
- * the arguments given with an approval are nested deeper than a call's may be.
+ * the arguments given with an approval are nested deeper than a call's may be, or it would expire at once.
  */
 export class CallNotPending extends Schema.TaggedError<CallNotPending>()("CallNotPending", {
   runId: Schema.String,
@@ -65,7 +73,55 @@ export interface CallRef {
   readonly argsDigest?: string
 }
 
-/** The call that is meant, if it waits for such a command and none has come yet. */
+/** What is said of one call: everything but a Stop. */
+type Saying = Exclude<Command, { readonly type: "cancel" }>
+
+/** The first that counts of the commands that say the same sort of thing about a call. */
+const firstOf = (
+  commands: ReadonlyArray<Numbered>,
+  type: Saying["type"],
+  callId: string,
+  argsDigest: string | undefined,
+  at: string
+): (Numbered & { readonly command: Saying }) | undefined => {
+  for (const { command, id } of commands) {
+    if (command.type === "cancel" || command.type !== type || command.callId !== callId) continue
+    if (command.type === "decide") {
+      if (command.argsDigest !== undefined && command.argsDigest !== argsDigest) continue
+      if (command.decision === "approved" && isOver(command.expires, at)) continue
+    }
+    return { id, command }
+  }
+  return undefined
+}
+
+const now = Effect.map(Clock.currentTimeMillis, (ms) => new Date(ms).toISOString())
+
+/**
+ * Puts a command about a call into the inbox of its run, where nobody has said the same sort of thing since it was last
+ * looked into up to number `after`. The inbox is looked into once more afterwards, for others may have done so at the
+ * same moment: of all of them the one with the lowest number was first, and only that one succeeds.
+ */
+const say = Effect.fnUntraced(function* (runId: string, after: number, command: Saying, argsDigest?: string) {
+  const store = yield* RunStore
+  const { callId, type } = command
+  const first = Effect.flatMap(now, (at) =>
+    Effect.map(store.inbox(runId, after), (commands) => firstOf(commands, type, callId, argsDigest, at))
+  )
+  const who = ({ by }: Saying) => by ?? "somebody"
+  const before = yield* first
+  if (before !== undefined) {
+    const problem = `${who(before.command)} was first; resume the run to have it taken in`
+    return yield* new CallNotPending({ runId, callId, problem })
+  }
+  const id = yield* store.send(runId, command)
+  const winner = yield* first
+  if (winner === undefined || winner.id >= id) return
+  const problem = `${who(winner.command)} was first, at the same moment; this counts only if that turns out to be of no use`
+  return yield* new CallNotPending({ runId, callId, problem })
+})
+
+/** The call that is meant, if it waits for such a command, and the last command that its run has taken in. */
 const waiting = Effect.fnUntraced(function* (ref: CallRef, type: "decide" | "resolve") {
   const { callId, runId } = ref
   const refuse = (problem: string) => new CallNotPending({ runId, callId, problem })
@@ -78,17 +134,27 @@ const waiting = Effect.fnUntraced(function* (ref: CallRef, type: "decide" | "res
   if (ref.argsDigest !== undefined && ref.argsDigest !== call.argsDigest) {
     return yield* refuse("its arguments are not the ones that were looked at")
   }
-  const before = (yield* store.inbox(runId, inbox)).find(
-    ({ command }) => command.type === type && command.callId === callId
-  )
-  if (before === undefined) return call
-  const by = "by" in before.command ? before.command.by : undefined
-  return yield* refuse(`${by ?? "somebody"} was first; resume the run to have it taken in`)
+  return { argsDigest: call.argsDigest, inbox }
 })
+
+/** The last moment that a date can name, in milliseconds since 1970. */
+const lastMs = 8.64e15
+
+/** The date at which an approval expires that is given now, if ever; `None` if it would expire at once. */
+const expiryOf = (expires: Duration.Input) =>
+  Effect.map(Clock.currentTimeMillis, (nowMs): Option.Option<{ readonly expires?: string }> => {
+    const ms = Option.match(Duration.fromInput(expires), { onNone: () => 0, onSome: Duration.toMillis })
+    // Rounded up: a millisecond is the shortest that a date can tell.
+    const until = Math.ceil(nowMs + ms)
+    if (!(ms > 0)) return Option.none()
+    return Option.some(until > lastMs ? {} : { expires: new Date(until).toISOString() })
+  })
 
 /**
  * Records a decision about a call that waits for one; the run is resumed separately. A decision is used once, however
- * many people decide: the first counts, and whoever comes later is told so with `CallNotPending`. The cost does not depend on the length of the run.
+ * many people decide, be it at the same moment: the first counts, and whoever comes later is told so with
+ * `CallNotPending`. An approval that has expired before the call starts counts for nothing, and the call waits again.
+ * The cost does not depend on the length of the run.
  *
  * @example
  * ```ts
@@ -112,26 +178,30 @@ export const decide = (
   options: { readonly by?: string } = {}
 ): Effect.Effect<void, RunNotFound | RunStoreError | CallNotPending, RunStore> =>
   Effect.gen(function* () {
-    const store = yield* RunStore
-    const { argsDigest, callId } = yield* waiting(call, "decide")
-    const { _tag, ...rest } = decision
-    if ("args" in rest && rest.args !== undefined && Nesting.isTooDeep(rest.args)) {
-      const problem = `the arguments given with the approval are ${Nesting.tooDeep}`
-      return yield* new CallNotPending({ runId: call.runId, callId, problem })
+    const { argsDigest, inbox } = yield* waiting(call, "decide")
+    const { callId, runId } = call
+    const record = (said: Pick<Decide, "decision" | "args" | "expires" | "reason">) =>
+      say(runId, inbox, { type: "decide", callId, argsDigest, ...said, ...options }, argsDigest)
+    if (decision._tag === "Reject") {
+      const { reason } = decision
+      return yield* record({ decision: "rejected", ...(reason === undefined ? undefined : { reason }) })
     }
-    const verdict = _tag === "Approve" ? "approved" : "rejected"
-    yield* store.send(call.runId, {
-      type: "decide",
-      callId,
-      argsDigest,
-      decision: verdict,
-      ...rest,
-      ...options
-    })
+    const { args, expires } = decision
+    if (args !== undefined && Nesting.isTooDeep(args)) {
+      const problem = `the arguments given with the approval are ${Nesting.tooDeep}`
+      return yield* new CallNotPending({ runId, callId, problem })
+    }
+    const until = expires === undefined ? Option.some({}) : yield* expiryOf(expires)
+    if (Option.isNone(until)) {
+      const problem = "an approval that expires at once is of no use"
+      return yield* new CallNotPending({ runId, callId, problem })
+    }
+    yield* record({ decision: "approved", ...(args === undefined ? undefined : { args }), ...until.value })
   })
 
 /**
  * Records the answer to the question that a run, or a sub-agent of it, has stopped for; the run is resumed separately.
+ * Of many who answer, be it at the same moment, the first counts, and the others are told so with `CallNotPending`.
  *
  * @example
  * ```ts
@@ -156,15 +226,8 @@ export const answer = (
     if (question === undefined)
       return yield* new CallNotPending({ runId, callId: "", problem: "it has not asked anything" })
     const { callId } = question
-    const taken = (yield* store.summary(question.runId)).inbox
-    const before = (yield* store.inbox(question.runId, taken)).find(
-      ({ command }) => command.type === "answer" && command.callId === callId
-    )
-    if (before !== undefined) {
-      const problem = "somebody has answered; resume the run to have it taken in"
-      return yield* new CallNotPending({ runId: question.runId, callId, problem })
-    }
-    yield* store.send(question.runId, { type: "answer", callId, answer: text, ...options })
+    const { inbox } = yield* store.summary(question.runId)
+    yield* say(question.runId, inbox, { type: "answer", callId, answer: text, ...options })
   })
 
 /** What became of a call whose outcome was unknown. */
@@ -200,7 +263,8 @@ export const happened = (content: string = Words.happened): Resolution => ({
 export const didNotHappen: Resolution = { _tag: "DidNotHappen" }
 
 /**
- * Records what became of a call of unknown outcome; the run is resumed separately.
+ * Records what became of a call of unknown outcome; the run is resumed separately. Of many who say so, be it at the same
+ * moment, the first counts, and the others are told so with `CallNotPending`.
  *
  * @example
  * ```ts
@@ -224,11 +288,10 @@ export const resolve = (
   options: { readonly by?: string } = {}
 ): Effect.Effect<void, RunNotFound | RunStoreError | CallNotPending, RunStore> =>
   Effect.gen(function* () {
-    const store = yield* RunStore
-    const { callId } = yield* waiting(call, "resolve")
-    yield* store.send(call.runId, {
+    const { inbox } = yield* waiting(call, "resolve")
+    yield* say(call.runId, inbox, {
       type: "resolve",
-      callId,
+      callId: call.callId,
       outcome: resolution._tag === "Happened" ? "happened" : "did_not_happen",
       content: resolution._tag === "Happened" ? resolution.content : Words.didNotHappen,
       ...options

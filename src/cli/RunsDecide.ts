@@ -87,14 +87,7 @@ interface Recorded {
 /** Says what was recorded, and how to resume, or resumes. */
 const afterwards = (input: Said, { callId, recorded, runId, text }: Recorded) =>
   Effect.gen(function* () {
-    const store = yield* RunStore
     const root = yield* rootOf(runId)
-    const { inbox } = yield* store.summary(runId)
-    const before = (yield* store.inbox(runId, inbox)).filter(
-      ({ command }) => command.type !== "cancel" && command.callId === callId
-    )
-    if (before.length > 1)
-      yield* Output.note("Somebody has spoken about this call at the same moment; who was first counts.")
     if (input.resume) {
       yield* Output.note(`Recorded: ${Output.plain(text)}.`)
       const resuming = Resume.resume({ ...input, id: root.runId, force: false, message: Option.none() })
@@ -132,15 +125,22 @@ const readArgs = Effect.fnUntraced(function* (text: string) {
   return args
 })
 
-/** Approves a call, with other arguments if some are given. */
-export const approve = (input: Input & { readonly args: Option.Option<string> }) =>
+/** Approves a call, with other arguments if some are given; `expires` is how long it may take to start, in milliseconds. */
+export const approve = (
+  input: Input & { readonly args: Option.Option<string>; readonly expires: Option.Option<number> }
+) =>
   Effect.gen(function* () {
     const args = Option.isNone(input.args) ? undefined : yield* readArgs(input.args.value)
     const store = yield* RunStore
     const summary = yield* store.summary(input.id)
     const call = yield* meant(summary, summary.approvals, input.call, "a decision")
     yield* ready(input)
-    yield* Agent.decide(call, Agent.approve(args === undefined ? {} : { args }), { by: yield* byWhom(input) })
+    const expires = Option.getOrUndefined(input.expires)
+    const decision = Agent.approve({
+      ...(args === undefined ? undefined : { args }),
+      ...(expires === undefined ? undefined : { expires })
+    })
+    yield* Agent.decide(call, decision, { by: yield* byWhom(input) })
     const recorded = args === undefined ? "approved" : "approved with other arguments"
     yield* afterwards(input, about(call, recorded))
   }).pipe(StoredRun.inStore(input.store))

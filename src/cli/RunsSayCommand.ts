@@ -5,6 +5,8 @@ import * as Argument from "effect/cli/Argument"
 import * as Command from "effect/cli/Command"
 import * as Flag from "effect/cli/Flag"
 import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import { durationMs } from "./LimitFlags.ts"
 import { driving, id } from "./RunsFlags.ts"
 
 const call = Argument.String("call").pipe(
@@ -36,6 +38,15 @@ export const approve = Command.make(
       Flag.withMetavar("JSON"),
       Flag.withDescription("Run the call with these arguments instead"),
       Flag.optional
+    ),
+    expires: Flag.String("expires").pipe(
+      Flag.filterMap(
+        (text) => Option.filter(durationMs(text), (ms) => ms > 0),
+        (text) => `Expected a duration such as 90s, 30m or "2 hours", got ${text}`
+      ),
+      Flag.withMetavar("D"),
+      Flag.withDescription("How long the call may take to start: after that, it waits for a decision again"),
+      Flag.optional
     )
   },
   (input) => Effect.flatMap(decisions(), ({ approve }) => approve(input))
@@ -52,6 +63,10 @@ export const approve = Command.make(
     {
       command: `checkrein runs approve k7m2x9qtzb c2 --args '{"path":"old.log"}' --by ann`,
       description: "One of several, with other arguments"
+    },
+    {
+      command: "checkrein runs approve k7m2x9qtzb --expires 1h",
+      description: "Only if it starts within the hour"
     }
   ])
 )

@@ -6,9 +6,13 @@ import type * as Tool from "effect/ai/Tool"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Option from "effect/Option"
+import * as Expiry from "../run/Expiry.ts"
 import * as Limits from "../run/Limits.ts"
-import type { PendingCall } from "../run/RunState.ts"
+import { callsOf } from "../run/Message.ts"
+import type { Body } from "../run/RunEvent.ts"
+import type { PendingCall, RunState } from "../run/RunState.ts"
 import { ambient } from "./Ambient.ts"
+import * as Digest from "./Digest.ts"
 import type { Job } from "./Job.ts"
 import type { Journal } from "./Journal.ts"
 import type { Conversation } from "./ModelCall.ts"
@@ -100,3 +104,22 @@ export const check = Effect.fnUntraced(function* (
   }
   yield* journal.commit()
 })
+
+/** What is asked about a call: what the model asked for, or what was started already, which is repeated with no other. */
+const asked = (state: RunState, call: PendingCall): Pick<PendingCall, "args" | "argsDigest"> => {
+  if (call.edited !== true || call.attempts > 0) return call
+  for (const message of state.messages.toReversed()) {
+    if (message.role !== "assistant") continue
+    const part = callsOf(message).find(({ id }) => id === call.callId)
+    if (part !== undefined) return { args: part.params, argsDigest: Digest.ofArgs(part.params) }
+  }
+  return call
+}
+
+/** Asks once more about a call whose approval has expired: that one, and the arguments given with it, are not used. */
+export const again = (state: RunState, call: PendingCall): Body => {
+  const { callId, expires, tool } = call
+  const { args, argsDigest } = asked(state, call)
+  const base = { type: "approval_required", callId, tool, args, argsDigest } as const
+  return expires === undefined ? base : { ...base, problem: Expiry.words(call, expires) }
+}

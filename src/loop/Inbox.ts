@@ -6,7 +6,8 @@ import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Stream from "effect/Stream"
-import type { Numbered } from "../run/Command.ts"
+import type { Decide, Numbered } from "../run/Command.ts"
+import * as Expiry from "../run/Expiry.ts"
 import type { Ending } from "../run/NextStep.ts"
 import type { PendingCall, RunState } from "../run/RunState.ts"
 import { approvalsOf, questionOf, unknownOf } from "../run/Waiting.ts"
@@ -67,10 +68,29 @@ export const misfits = Effect.fnUntraced(function* (
   return ids
 })
 
+/** Why a decision cannot be used, although the call waits for one. */
+const problemOf = (
+  call: PendingCall,
+  { args, by, decision, expires }: Decide,
+  misfits: boolean,
+  at: string
+): string | undefined => {
+  if (decision === "approved" && expires !== undefined && Expiry.isOver(expires, at)) {
+    return Expiry.words(call, { at: expires, ...(by === undefined ? undefined : { by }) })
+  }
+  if (args === undefined) return undefined
+  const given = () => (Nesting.isTooDeep(args) ? `they are ${Nesting.tooDeep}` : Digest.canonical(args))
+  if (misfits) return `the arguments given with the approval do not fit ${call.tool}: ${given()}`
+  return call.attempts > 0 && Digest.ofArgs(args) !== call.argsDigest
+    ? `the call was started before, and may be repeated with the same arguments alone, not with: ${given()}`
+    : undefined
+}
+
 /**
  * Turns commands from outside into events, and stages them. A decision counts for a call that waits for one and still has
- * the arguments that were decided about; any other is left where it is. Edited arguments that do not fit the tool are
- * answered with the problem, and the call still waits. Says whether anything was settled.
+ * the arguments that were decided about; any other is left where it is. One that cannot be used, because it has expired
+ * or its arguments do not fit the tool, is answered with the problem, and the call still waits. Says whether anything was
+ * settled.
  */
 export const takeIn = (
   journal: Journal,
@@ -105,10 +125,9 @@ export const takeIn = (
       })
     } else if (command.type === "decide" && call.approval === "required" && call.status === "waiting") {
       if (command.argsDigest !== undefined && command.argsDigest !== call.argsDigest) continue
-      const { args, decision, reason } = command
-      if (args !== undefined && misfits.has(id)) {
-        const given = Nesting.isTooDeep(args) ? `they are ${Nesting.tooDeep}` : Digest.canonical(args)
-        const problem = `the arguments given with the approval do not fit ${call.tool}: ${given}`
+      const { args, decision, expires, reason } = command
+      const problem = problemOf(call, command, misfits.has(id), journal.date())
+      if (problem !== undefined) {
         const { argsDigest, tool } = call
         journal.stage({
           type: "approval_required",
@@ -129,6 +148,7 @@ export const takeIn = (
         argsDigest,
         command: id,
         ...(args === undefined ? undefined : { args }),
+        ...(expires === undefined || decision !== "approved" ? undefined : { expires }),
         ...(reason === undefined ? undefined : { reason }),
         ...by
       })

@@ -6,7 +6,7 @@ import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Semaphore from "effect/Semaphore"
 import * as Fold from "../run/Fold.ts"
-import { type Body, type Ephemeral, type LiveEvent, type RunEvent, version } from "../run/RunEvent.ts"
+import { type Body, type Ephemeral, type LiveEvent, type RunEvent, versionOf } from "../run/RunEvent.ts"
 import { approvalsOf, questionOf, unknownOf } from "../run/RunExit.ts"
 import type * as RunState from "../run/RunState.ts"
 import {
@@ -34,11 +34,13 @@ export interface Journal {
   readonly elapsedMs: () => number
   /** The reading of the monotonic clock, in milliseconds. */
   readonly nowMs: () => number
+  /** The date, as ISO 8601. */
+  readonly date: () => string
   /**
    * Steps the state by events that go into the store with the next `commit`: for what needs no promise yet. Nothing
-   * may wait for the outside world before they are committed.
+   * may wait for the outside world before they are committed. What was found to be right at a moment is dated with it.
    */
-  readonly stage: (...bodies: ReadonlyArray<Body>) => void
+  readonly stage: (...bodies: ReadonlyArray<Body & { readonly at?: string }>) => void
   /** Stores what was staged and these events. Uninterruptible, and bounded in time. */
   readonly commit: (...bodies: ReadonlyArray<Body>) => Effect.Effect<void, RunBusy | RunStoreError>
   /** Tells watchers something that is not stored. */
@@ -120,21 +122,21 @@ export const make = Effect.fnUntraced(function* (
 
   // Events of one millisecond share its text, which takes longer to make than the rest of an event.
   let written = { ms: Number.NaN, at: "" }
-  const timestamp = (): string => {
+  const date = (): string => {
     const ms = clock.currentTimeMillisUnsafe()
     if (written.ms !== ms) written = { ms, at: new Date(ms).toISOString() }
     return written.at
   }
 
-  const stage = (...bodies: ReadonlyArray<Body>): void => {
+  const stage: Journal["stage"] = (...bodies) => {
     for (const body of bodies) {
       if (needsPower(body, draft)) durability = "power"
       const seq = draft?.seq ?? 0
       const event: RunEvent = {
-        v: version,
+        v: versionOf(body),
         runId,
         seq,
-        at: timestamp(),
+        at: date(),
         elapsedMs: elapsedMs(),
         ...body
       }
@@ -212,6 +214,7 @@ export const make = Effect.fnUntraced(function* (
     state,
     elapsedMs,
     nowMs,
+    date,
     stage,
     commit,
     publish

@@ -8,6 +8,7 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Result from "effect/Result"
 import { outOf } from "../run/Exhaustion.ts"
+import { hasExpired } from "../run/Expiry.ts"
 import type { Exhausted } from "../run/Limits.ts"
 import { type Ending, nextStep, type Refusal, type Step } from "../run/NextStep.ts"
 import { continues } from "../run/PendingCalls.ts"
@@ -176,9 +177,12 @@ const executeAll = Effect.fnUntraced(function* (
       journal.stage(ToolCall.notStarted(call, claimed.failure))
       continue
     }
+    // Since the core has looked, others may have been waited for.
+    const at = journal.date()
+    if (hasExpired(call, at)) continue
     running.push(claimed.success)
     const hold = call.agent === true ? Allowances.hold(journal.state(), call, children--) : undefined
-    journal.stage(ToolCall.startOf(claimed.success, hold))
+    journal.stage({ ...ToolCall.startOf(claimed.success, hold), at })
   }
   yield* journal.commit()
   const ends: Array<ToolCall.Last> = []
@@ -244,7 +248,7 @@ const interpret = Effect.fnUntraced(function* (job: Job, journal: Journal, desk:
   const conversation = ModelCall.converse(job, journal.state().messages)
   const drain = yield* Drain
   while (true) {
-    const step = nextStep(journal.state(), job.rules, journal.elapsedMs())
+    const step = nextStep(journal.state(), job.rules, journal.elapsedMs(), journal.date())
     // It has not stopped, only nobody drives it now: whoever looks for such runs takes it up at once.
     if (begins(step) && isRequested(drain)) return yield* journal.commit()
     let ending: Ending | undefined
@@ -260,6 +264,9 @@ const interpret = Effect.fnUntraced(function* (job: Job, journal: Journal, desk:
         break
       case "CheckApprovals":
         yield* Approvals.check(job, journal, conversation, step.calls)
+        break
+      case "AskAgain":
+        yield* journal.commit(...step.calls.map((call) => Approvals.again(journal.state(), call)))
         break
       case "Reconcile":
         yield* reconcile(job, journal, step.calls)

@@ -25,9 +25,10 @@ export const inputTool = "request_input"
 export const refusal = (call: PendingCall, why: Refusal): string => {
   if (why._tag === "Rejected") {
     const reason = call.rejection?.trim() ?? ""
-    return reason === ""
-      ? "Declined: a person was asked about this call and declined it. It did not run."
-      : `Declined: a person was asked about this call and declined it: ${reason}. It did not run.`
+    const declined = `Declined: a person was asked about this call and declined it${reason === "" ? "" : `: ${reason}`}.`
+    return call.attempts > 0 && call.effect !== "read"
+      ? `${declined} It did not run again: it was cut off before. ${mayHaveHappened}`
+      : `${declined} It did not run.`
   }
   const not =
     call.attempts > 0 && call.effect !== "read"

@@ -111,9 +111,10 @@ const render = (event: LiveEvent, paint: Paint, width: number, unpriced: boolean
       if (event.decision === "not_required") return undefined
       const by = event.by === undefined ? "" : ` by ${clean(event.by)}`
       const edited = event.args === undefined ? "" : " with other arguments"
+      const until = event.expires === undefined ? "" : ` until ${clean(event.expires)}`
       const reason = event.reason === undefined ? "" : `: ${short(event.reason)}`
       const mark = event.decision === "approved" ? paint("green", "✓") : paint("red", "✗")
-      return `    ${mark} ${clean(event.callId)} ${event.decision}${edited}${by}${reason}`
+      return `    ${mark} ${clean(event.callId)} ${event.decision}${edited}${by}${until}${reason}`
     }
     case "input_required":
       return `    ${paint("yellow", "?")} ${short(event.question)} (${clean(event.callId)})`

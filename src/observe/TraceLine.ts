@@ -101,6 +101,7 @@ const fieldsOf = (event: LiveEvent): Fields | undefined => {
         decision: event.decision,
         edited: event.args === undefined ? undefined : true,
         by: event.by,
+        expires: event.expires,
         reason: event.reason
       }
     case "input_required":

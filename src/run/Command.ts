@@ -4,13 +4,17 @@
  */
 import * as Schema from "effect/Schema"
 
-/** Approves or rejects one call. With `argsDigest`, only if the call still has those very arguments. */
+/**
+ * Approves or rejects one call. With `argsDigest`, only if the call still has those very arguments; an approval with
+ * `expires` (ISO 8601) only until then.
+ */
 export const Decide = Schema.Struct({
   type: Schema.Literal("decide"),
   callId: Schema.String,
   decision: Schema.Literals(["approved", "rejected"]),
   argsDigest: Schema.optionalKey(Schema.String),
   args: Schema.optionalKey(Schema.Json),
+  expires: Schema.optionalKey(Schema.String),
   reason: Schema.optionalKey(Schema.String),
   by: Schema.optionalKey(Schema.String)
 })

@@ -2,6 +2,7 @@
  * What a run does next: a pure function of its state. The loop is the interpreter of these steps.
  */
 import { outOf, refresh } from "./Exhaustion.ts"
+import { hasExpired } from "./Expiry.ts"
 import * as Limits from "./Limits.ts"
 import { continues } from "./PendingCalls.ts"
 import type { Reason, RunStatus } from "./RunEvent.ts"
@@ -54,6 +55,7 @@ export type Step =
       readonly _tag: "CheckApprovals"
       readonly calls: ReadonlyArray<PendingCall>
     }
+  | { readonly _tag: "AskAgain"; readonly calls: ReadonlyArray<PendingCall> }
   | { readonly _tag: "Reconcile"; readonly calls: ReadonlyArray<PendingCall> }
   | { readonly _tag: "BeginHandoff"; readonly exhausted: Limits.Exhausted }
   | { readonly _tag: "AwaitCalls"; readonly calls: ReadonlyArray<PendingCall> }
@@ -139,7 +141,8 @@ const waitingForPeople = (state: RunState): Step | undefined => {
 
 /**
  * What to do next, in this order: settle, unknown outcomes, limits and stop conditions, pending calls, people,
- * repetition, the model. `elapsedMs` is the time that the run has been driven so far.
+ * repetition, the model. `elapsedMs` is the time that the run has been driven so far, in milliseconds, and `at` the date
+ * (ISO 8601) by which approvals expire; without it, that of the last event.
  *
  * @example
  * ```ts
@@ -151,7 +154,12 @@ const waitingForPeople = (state: RunState): Step | undefined => {
  * const step = NextStep.nextStep(state, rules, state.elapsedMs)
  * ```
  */
-export const nextStep = (state: RunState, rules: Rules, elapsedMs: number): Step => {
+export const nextStep = (
+  state: RunState,
+  rules: Rules,
+  elapsedMs: number,
+  at: string = state.updatedAt
+): Step => {
   const { pending } = state
 
   if (pending.length === 0 && state.answered) {
@@ -224,6 +232,8 @@ export const nextStep = (state: RunState, rules: Rules, elapsedMs: number): Step
       }))
     }
   }
+  const expired = pending.filter((call) => hasExpired(call, at))
+  if (expired.length > 0) return { _tag: "AskAgain", calls: expired }
   const unasked = pending.filter((call) => call.approval === "ask")
   if (unasked.length > 0) return { _tag: "CheckApprovals", calls: unasked }
   const ready = runnable(pending)

@@ -150,12 +150,13 @@ export const finish = (draft: Draft, event: Of<"tool_result">): void => {
   settle(draft, event.callId, event.tool, event.ok, event.content)
 }
 
-/** A call turns out to need a decision. */
+/** A call turns out to need a decision, or another one than it had. */
 export const requireApproval = (draft: Draft, event: Of<"approval_required">): void => {
-  const { problem } = event
+  const { args, argsDigest, problem } = event
   draft.inbox = Math.max(draft.inbox, event.command ?? 0)
   replace(draft, event.callId, (call) => ({
-    ...call,
+    // What was approved and never started takes the arguments with it that came with the approval.
+    ...(call.attempts > 0 ? call : { ...without(call, "edited"), args, argsDigest }),
     approval: "required",
     ...(problem === undefined ? undefined : { problem })
   }))
@@ -176,15 +177,16 @@ export const decide = (draft: Draft, event: Of<"approval_resolved">): void => {
         ...(event.reason === undefined ? undefined : { rejection: event.reason })
       }
     }
-    return event.args === undefined
-      ? { ...call, approval: "approved" }
-      : {
-          ...call,
-          approval: "approved",
-          args: event.args,
-          argsDigest: event.argsDigest,
-          edited: true
-        }
+    const { args, argsDigest, by, expires } = event
+    return {
+      // Whatever was wrong with an earlier decision, or until when it counted, is settled by this one.
+      ...without(without(call, "problem"), "expires"),
+      approval: "approved",
+      ...(args === undefined ? undefined : { args, argsDigest, edited: true }),
+      ...(expires === undefined
+        ? undefined
+        : { expires: { at: expires, ...(by === undefined ? undefined : { by }) } })
+    }
   })
 }
 

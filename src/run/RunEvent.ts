@@ -8,8 +8,8 @@ import { Exhausted, Limits, Purpose, Resource } from "./Limits.ts"
 import { AssistantMessage, Message } from "./Message.ts"
 import { Usage } from "./Money.ts"
 
-/** The schema version that this build writes. An older one is read, a newer one is refused by name. */
-export const version = 1
+/** The newest schema version that this build writes. An older one is read, a newer one is refused by name. */
+export const version = 2
 
 /** Where a run stands. */
 export const RunStatus = Schema.Literals([
@@ -244,6 +244,7 @@ const ApprovalResolved = event("approval_resolved", {
   decision: Schema.Literals(["approved", "rejected", "not_required"]),
   argsDigest: Schema.String,
   args: Schema.optionalKey(Schema.Json),
+  expires: Schema.optionalKey(Schema.String),
   reason: Schema.optionalKey(Schema.String),
   by: Schema.optionalKey(Schema.String),
   command: Schema.optionalKey(Schema.Natural)
@@ -358,6 +359,13 @@ type Unsent<E> = E extends RunEvent ? Omit<E, Envelope> : never
 
 /** An event before the driver numbers and dates it. */
 export type Body = Unsent<RunEvent>
+
+/**
+ * The version that an event is written with: the first that knows what it says. A build that would take an approval
+ * which expires for one that does not refuses the run, and reads every other.
+ */
+export const versionOf = (body: Body): number =>
+  body.type === "approval_resolved" && body.expires !== undefined ? 2 : 1
 
 /** What is not stored: progress of a running tool, and text as the model writes it, with the attempt it belongs to. */
 export const Ephemeral = Schema.Union([

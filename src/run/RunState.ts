@@ -25,7 +25,8 @@ import {
  *
  * `status`: `waiting` to start, `running` (started by the driver that wrote it), `suspended` with a child run, or
  * `unknown` when it was started and nobody can tell whether it happened. `approval` is what was decided about it, and
- * `args` are the arguments as they will be executed, edits by an approver included.
+ * `args` are the arguments as they will be executed, edits by an approver included. With `expires`, the approval counts
+ * until then (ISO 8601), and says whose it was.
  */
 export const PendingCall = Schema.Struct({
   ...PlannedCall.fields,
@@ -36,6 +37,7 @@ export const PendingCall = Schema.Struct({
   tool: Schema.String,
   args: Schema.Json,
   edited: Schema.optionalKey(Schema.Literal(true)),
+  expires: Schema.optionalKey(Schema.Struct({ at: Schema.String, by: Schema.optionalKey(Schema.String) })),
   rejection: Schema.optionalKey(Schema.String),
   problem: Schema.optionalKey(Schema.String),
   status: Schema.Literals(["waiting", "running", "suspended", "unknown"]),

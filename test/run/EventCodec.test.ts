@@ -27,7 +27,7 @@ describe("an event as it is stored", () => {
   it("reads back the same when it is known to be intact, and is believed no further than that", () => {
     const text = encode(event)
     expect(decode("n1", 2, text, true)).toEqual(decode("n1", 2, text))
-    for (const other of [{ seq: 3 }, { runId: "n2" }, { v: 2 }, { type: "dreamt" }]) {
+    for (const other of [{ seq: 3 }, { runId: "n2" }, { v: version + 1 }, { type: "dreamt" }]) {
       const changed = JSON.stringify({ ...json, ...other })
       expect(decode("n1", 2, changed, true)).toEqual(decode("n1", 2, changed))
       expect(decode("n1", 2, changed, true)._tag).toBe("Failure")

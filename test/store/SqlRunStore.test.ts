@@ -59,8 +59,8 @@ describeBoth("a journal that is not whole", (test) => {
     {
       name: "an event from a newer version",
       damage: (sql: SqlClient.SqlClient) =>
-        sql`UPDATE checkrein_events SET body = ${bodyOf({ v: 2, type: "unheard_of" })} WHERE seq = 2`,
-      error: { kind: "newer_version", seq: 2, message: /event 2 of run a .* version 2.* upgrade checkrein/ }
+        sql`UPDATE checkrein_events SET body = ${bodyOf({ v: 3, type: "unheard_of" })} WHERE seq = 2`,
+      error: { kind: "newer_version", seq: 2, message: /event 2 of run a .* version 3.* upgrade checkrein/ }
     },
     {
       name: "an event missing in the middle",

@@ -4,7 +4,16 @@
 import * as Digest from "../../loop/Digest.ts"
 import type { Of, RunEvent } from "../../run/RunEvent.ts"
 import { broken, type Problem } from "./Law.ts"
-import { type Call, continues, executable, type Ledger, nameOf, sameCall } from "./Ledger.ts"
+import {
+  askable,
+  type Call,
+  continues,
+  executable,
+  hasExpired,
+  type Ledger,
+  nameOf,
+  sameCall
+} from "./Ledger.ts"
 
 // --- starts ---------------------------------------------------------------------------------------------------------
 
@@ -14,10 +23,11 @@ const isTool = ({ planned }: Call): boolean => (planned.kind ?? "tool") === "too
 
 const asks = ({ planned }: Call): boolean => (planned.approval ?? "none") !== "none"
 
-/** Whether nobody has to be waited for. */
-const isFree = (call: Call): boolean =>
+/** Whether nobody has to be waited for, at this date. */
+const isFree = (call: Call, at: string): boolean =>
   call.asked || asks(call)
-    ? call.decision?.decision === "approved" || (call.decision?.decision === "not_required" && !call.asked)
+    ? (call.decision?.decision === "approved" && !hasExpired(call.decision, at)) ||
+      (call.decision?.decision === "not_required" && !call.asked)
     : true
 
 /** A call is started when it waits; a writer that was cut off, or has ended, waits no more. */
@@ -37,10 +47,14 @@ function* once(call: Call): Generator<Problem> {
   }
 }
 
-function* permission(call: Call): Generator<Problem> {
-  if (isFree(call)) return
+function* permission(call: Call, { at }: Of<"tool_start">): Generator<Problem> {
+  // The run in a call that was started in time goes on.
+  if (isFree(call, at) || (continues(call) && hasExpired(call.decision, at))) return
   const name = nameOf(call)
-  if (call.decision?.decision === "rejected") yield broken(4, `${name} is started although it was rejected`)
+  if (hasExpired(call.decision, at)) {
+    yield broken(4, `${name} is started although its approval has expired, at ${call.decision?.expires}`)
+  } else if (call.decision?.decision === "rejected")
+    yield broken(4, `${name} is started although it was rejected`)
   else yield broken(4, `${name} is started although nobody has approved it`)
 }
 
@@ -72,7 +86,7 @@ function* attempt(runId: string, call: Call, event: Of<"tool_start">): Generator
 }
 
 /** Who needs a person is asked before any call starts; then the reads run at once, and the writers one by one. */
-function* order(before: Ledger, call: Call): Generator<Problem> {
+function* order(before: Ledger, call: Call, { at }: Of<"tool_start">): Generator<Problem> {
   const name = nameOf(call)
   let earlier = true
   for (const other of before.open.values()) {
@@ -89,7 +103,7 @@ function* order(before: Ledger, call: Call): Generator<Problem> {
       yield broken(3, `${name} is started while ${than} is running, and one of them may change something`)
     } else if (isWriter(call) && isWriter(other) && earlier) {
       yield broken(3, `${name} is started before ${than}, which the model has asked for first`)
-    } else if (isWriter(call) && !isWriter(other) && other.status === "waiting" && isFree(other)) {
+    } else if (isWriter(call) && !isWriter(other) && other.status === "waiting" && isFree(other, at)) {
       yield broken(3, `${name} is started before ${than}, which changes nothing and could run`)
     }
   }
@@ -101,11 +115,11 @@ function* started(before: Ledger, event: Of<"tool_start">): Generator<Problem> {
     return yield broken(1, `call ${event.callId} is started, and no turn has asked for it`)
   if (!isTool(call)) return yield broken(3, `${nameOf(call)} is no tool, and is started as one`)
   yield* once(call)
-  yield* permission(call)
+  yield* permission(call, event)
   yield* identity(call, event)
   yield* attempt(before.runId, call, event)
   // Another attempt goes on with what was begun, wherever the others have got to.
-  if (!call.retrying) yield* order(before, call)
+  if (!call.retrying) yield* order(before, call, event)
 }
 
 // --- results --------------------------------------------------------------------------------------------------------
@@ -235,16 +249,21 @@ function* answered(before: Ledger, event: Of<"tool_result">): Generator<Problem>
 
 // --- people ---------------------------------------------------------------------------------------------------------
 
-const decidable = ({ starts, status }: Call): boolean => status === "waiting" && starts === 0
+/** A call waits for a decision before it is started for the first time, or again after its approval has expired. */
+const decidable = ({ askedAgain, starts, status }: Call): boolean =>
+  status === "waiting" && (starts === 0 || askedAgain)
 
 function* asked(call: Call, event: Of<"approval_required">): Generator<Problem> {
   const name = nameOf(call)
-  if (!decidable(call)) yield broken(4, `a person is asked about ${name} when it is too late`)
-  if (call.decision !== undefined) yield broken(4, `a person is asked about ${name}, which is decided`)
+  const expired = call.status === "waiting" && hasExpired(call.decision, event.at)
+  if (!decidable(call) && !expired) yield broken(4, `a person is asked about ${name} when it is too late`)
+  if (call.decision !== undefined && !expired)
+    yield broken(4, `a person is asked about ${name}, which is decided`)
   if (event.tool !== call.tool) yield broken(4, `a person is asked about ${name} as a call of ${event.tool}`)
-  const { argsDigest } = call.planned
+  const { argsDigest } = askable(call)
   if (event.argsDigest !== argsDigest || Digest.ofArgs(event.args) !== argsDigest) {
-    yield broken(4, `a person is asked about ${name} with other arguments than the model has asked for`)
+    const than = call.begun === undefined ? "the model has asked for" : "it was started with"
+    yield broken(4, `a person is asked about ${name} with other arguments than ${than}`)
   }
 }
 
@@ -259,7 +278,12 @@ function* decided(call: Call, event: Of<"approval_resolved">): Generator<Problem
   if (event.decision !== "not_required" && !waits) {
     yield broken(4, `${name} is ${event.decision}, and nobody was asked`)
   }
-  const digest = event.args === undefined ? call.planned.argsDigest : Digest.ofArgs(event.args)
+  if (hasExpired(event, event.at)) yield broken(4, `${name} is approved with an approval that has expired`)
+  const { argsDigest } = askable(call)
+  const digest = event.args === undefined ? argsDigest : Digest.ofArgs(event.args)
+  if (call.begun !== undefined && digest !== argsDigest) {
+    yield broken(4, `${name} is approved with other arguments than it was started with`)
+  }
   if (event.argsDigest !== digest)
     yield broken(4, `${name} is decided about with the digest of other arguments`)
 }

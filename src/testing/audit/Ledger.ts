@@ -35,7 +35,11 @@ export interface Call {
   retrying: boolean
   key: string | undefined
   asked: boolean
+  /** It was approved, the approval has expired, and a person is asked again. */
+  askedAgain: boolean
   decision: Of<"approval_resolved"> | undefined
+  /** The arguments that it was started with, which bind whoever starts it again. */
+  begun: { readonly args: Schema.Json; readonly argsDigest: string } | undefined
   suspension: Suspension | undefined
   told: Told
   hold: Hold
@@ -111,13 +115,23 @@ export const nameOf = ({ planned, tool }: Call): string => `call ${planned.callI
 export const tokensOf = (usage: Money.Usage | undefined): number =>
   usage === undefined ? 0 : usage.promptTokens + usage.completionTokens
 
+/** The arguments that a person is asked about, and their digest. */
+export const askable = (call: Call): { readonly args: Schema.Json; readonly argsDigest: string } =>
+  call.begun ?? { args: call.args, argsDigest: call.planned.argsDigest }
+
 /** The arguments as they are executed, and their digest as it was decided about. */
 export const executable = (call: Call): { readonly args: Schema.Json; readonly argsDigest: string } => {
   const { decision } = call
   return decision?.decision === "approved" && decision.args !== undefined
     ? { args: decision.args, argsDigest: decision.argsDigest }
-    : { args: call.args, argsDigest: call.planned.argsDigest }
+    : askable(call)
 }
+
+/** Whether an approval has expired by a date (both ISO 8601); it counts until the moment that it names. */
+export const hasExpired = (decision: Call["decision"], at: string): boolean =>
+  decision?.decision === "approved" &&
+  decision.expires !== undefined &&
+  !(Date.parse(at) < Date.parse(decision.expires))
 
 /** Whether starting a call takes up the child run that it has started before, which is no new call. */
 export const continues = ({ planned, starts }: Call): boolean => planned.agent === true && starts > 0
@@ -184,7 +198,9 @@ const plan = (ledger: Ledger, { calls, message, turn }: Of<"turn">): void => {
       retrying: false,
       key: undefined,
       asked: false,
+      askedAgain: false,
       decision: undefined,
+      begun: undefined,
       suspension: undefined,
       told: { usd: 0, tokens: 0 },
       hold: { usd: 0, tokens: 0 }
@@ -225,7 +241,7 @@ const takeResult = (ledger: Ledger, call: Call, event: Of<"tool_result">): void 
 const takeDecision = (call: Call, event: Of<"approval_resolved">): void => {
   // A decision about other arguments is none, and neither is a second one.
   if (call.decision !== undefined) return
-  if (event.args === undefined && event.argsDigest !== call.planned.argsDigest) return
+  if (event.args === undefined && event.argsDigest !== askable(call).argsDigest) return
   call.decision = event
 }
 
@@ -249,6 +265,8 @@ const resume = (ledger: Ledger, event: Of<"run_resumed">): void => {
 
 const start = (ledger: Ledger, call: Call, { holdTokens, holdUsd, idempotencyKey }: Of<"tool_start">) => {
   if (!continues(call)) ledger.toolCalls++
+  call.begun ??= executable(call)
+  call.askedAgain = false
   call.status = "running"
   call.starts++
   call.retrying = false
@@ -309,6 +327,9 @@ const step = (ledger: Ledger, event: RunEvent): void => {
       return
     case "approval_required":
       call.asked = true
+      if (!hasExpired(call.decision, event.at)) return
+      call.decision = undefined
+      call.askedAgain = true
       return
     case "approval_resolved":
       takeDecision(call, event)

@@ -67,6 +67,7 @@ const unapproved = (call: Ledger.Call | undefined, event: Of<"tool_start">, must
   const decision = call.decision?.decision
   const asks = call.asked || (call.planned.approval ?? "none") !== "none"
   if (!must && (!asks || (decision === "not_required" && !call.asked))) return false
+  if (Ledger.hasExpired(call.decision, event.at) && !Ledger.continues(call)) return true
   return decision !== "approved" || Digest.ofArgs(event.args) !== Ledger.executable(call).argsDigest
 }
 

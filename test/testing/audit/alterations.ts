@@ -4,7 +4,7 @@
  * An alteration of every field is here. `harmless` ones are those that no law is about: the wording of a detail, who has
  * decided, how long a tool took.
  */
-import type { Of, PlannedCall, RunEvent } from "../../../src/run/RunEvent.ts"
+import { type Of, type PlannedCall, type RunEvent, version } from "../../../src/run/RunEvent.ts"
 import {
   type Alteration,
   command,
@@ -266,7 +266,7 @@ function* ofType(event: RunEvent, place: Place): Generator<Alteration> {
 function* envelope(event: RunEvent, place: Place): Generator<Alteration> {
   const { before } = place
   yield* command(event, place)
-  yield { field: "v", verdict: "breaks", event: { ...event, v: event.v + 1 } }
+  yield { field: "v", verdict: "breaks", event: { ...event, v: version + 1 } }
   yield { field: "at", verdict: "breaks", event: { ...event, at: "yesterday" } }
   yield { field: "elapsedMs", verdict: "breaks", event: { ...event, elapsedMs: -1 } }
   if (before.length === 0) return
