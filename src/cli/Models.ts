@@ -24,14 +24,11 @@ export type StandIn = "script" | "nothing"
 /** The longest reply, without which `--money hold` cannot tell the worst case of a model call. */
 const longest = (maxOutputTokens: number) => Layer.succeed(RequestParams.RequestParams, { maxOutputTokens })
 
-const standIns: { readonly [kind in StandIn]: Layer.Layer<LanguageModel.LanguageModel> } = {
-  script: Layer.merge(
-    Layer.merge(Scripted.layer(BuiltInScript.script), longest(BuiltInScript.maxOutputTokens)),
-    PriceBook.layer({ [BuiltInScript.name]: BuiltInScript.price })
-  ),
-  // A module's agent has no types here: whether it brings a model is found out where it is run.
-  nothing: Layer.empty as Layer.Layer<LanguageModel.LanguageModel>
-}
+const builtIn = Layer.mergeAll(
+  Scripted.layer(BuiltInScript.script),
+  longest(BuiltInScript.maxOutputTokens),
+  PriceBook.layer({ [BuiltInScript.name]: BuiltInScript.price })
+)
 
 const mostOutput: Environment.Variable<number> = {
   name: "LLM_MAX_OUTPUT_TOKENS",
@@ -39,16 +36,24 @@ const mostOutput: Environment.Variable<number> = {
   schema: Schema.FiniteFromString.check(Schema.isInt(), Schema.isGreaterThan(0))
 }
 
+const cap = Effect.map(
+  Environment.optional(mostOutput),
+  Option.match({ onNone: () => Layer.empty, onSome: longest })
+)
+
 const endpoint = Effect.gen(function* () {
   const [chat, http] = yield* Effect.promise(() =>
     Promise.all([import("../provider/ChatCompletions.ts"), import("effect/http/FetchHttpClient")])
   )
-  const cap = yield* Environment.optional(mostOutput)
-  return Layer.mergeAll(
-    Layer.provide(chat.layerConfig(), http.layer),
-    PriceBook.layerConfig,
-    Option.match(cap, { onNone: () => Layer.empty, onSome: longest })
-  )
+  return Layer.mergeAll(Layer.provide(chat.layerConfig(), http.layer), PriceBook.layerConfig, yield* cap)
+})
+
+/** What the environment says of a model that an agent brings: its price, if it is `LLM_MODEL`, and its longest reply. */
+const aboutOwn = Effect.gen(function* () {
+  const isNamed = Option.isSome(yield* Environment.optional(Environment.model))
+  const prices: Layer.Layer<never, Config.ConfigError> = isNamed ? PriceBook.layerConfig : Layer.empty
+  // A module's agent has no types here: whether it brings a model is found out where it is run.
+  return Layer.merge(prices, yield* cap) as Layer.Layer<LanguageModel.LanguageModel, Config.ConfigError>
 })
 
 /** The environment, with a model named on the command line in the place of `LLM_MODEL`. */
@@ -70,10 +75,9 @@ export const layer = (
         const message = "--model names a model of an endpoint: set LLM_BASE_URL to where it is"
         return yield* new UsageError({ message })
       }
-      if (standIn === "script") {
-        yield* note("LLM_BASE_URL is not set: the built-in script answers, which only searches for a word.")
-      }
-      return standIns[standIn]
+      if (standIn === "nothing") return yield* aboutOwn
+      yield* note("LLM_BASE_URL is not set: the built-in script answers, which only searches for a word.")
+      return builtIn
     })
   ).pipe(
     Layer.provide(environment(Option.getOrUndefined(model))),

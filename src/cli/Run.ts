@@ -6,13 +6,12 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Agent from "../Agent.ts"
-import { HoldUnavailable, NoModel, UnpricedModel } from "../loop/Refused.ts"
-import { InvalidLimits } from "../run/Limits.ts"
 import * as AgentOf from "./AgentOf.ts"
 import * as Drive from "./Drive.ts"
+import * as Hint from "./Hint.ts"
 import * as LimitFlags from "./LimitFlags.ts"
 import * as Models from "./Models.ts"
-import { CommandFailed, UsageError } from "./Output.ts"
+import { UsageError } from "./Output.ts"
 import * as Store from "./Store.ts"
 
 /** What `checkrein run` was given. */
@@ -28,34 +27,12 @@ export interface Input extends LimitFlags.Values {
   readonly tag: ReadonlyArray<string>
 }
 
-/** What is said of an agent that has no model. */
-const noModel =
-  "the agent has no model: have its module export a `layer` that provides a LanguageModel, or set LLM_BASE_URL and LLM_MODEL"
-
 // No vowels and nothing that looks like something else: ids are typed by people, and should spell no words.
 const letters = "bcdfghjkmnpqrstvwxz23456789"
 
 /** A new run id: short enough to be typed, long enough not to come twice. */
 export const newRunId = (): string =>
   Array.from({ length: 10 }, () => letters[randomInt(letters.length)]).join("")
-
-/** What a run lacks is given in another way here than in code, and limits that contradict each other are flags. */
-export const hint =
-  (input: LimitFlags.Values) =>
-  (error: unknown): unknown => {
-    if (error instanceof NoModel) return new CommandFailed({ message: noModel })
-    if (error instanceof UnpricedModel && error.model !== undefined) {
-      const message = `the price of the model ${error.model} is not known, so money cannot be limited: set LLM_PRICE_INPUT and LLM_PRICE_OUTPUT (USD per million tokens)`
-      return new CommandFailed({ message })
-    }
-    if (error instanceof HoldUnavailable) {
-      const message = `the worst case of a model call is not known, so it cannot be held: set LLM_MAX_OUTPUT_TOKENS, the most tokens that a reply may have`
-      return new CommandFailed({ message })
-    }
-    return error instanceof InvalidLimits && Object.keys(LimitFlags.toLimits(input)).length > 0
-      ? new UsageError({ message: error.message })
-      : error
-  }
 
 /** Runs a task. */
 export const run = (input: Input) =>
@@ -93,4 +70,4 @@ export const run = (input: Input) =>
       trace: input.trace,
       where
     }).pipe(Effect.provide(Layer.provideMerge(Models.layer(input.model, standIn), Store.layer(input.store))))
-  }).pipe(Effect.mapError(hint(input)))
+  }).pipe(Hint.explained(input))

@@ -9,10 +9,10 @@ import { RunBusy, RunStore, type RunSummary, rootOf } from "../store/RunStore.ts
 import * as AgentOf from "./AgentOf.ts"
 import * as Drive from "./Drive.ts"
 import type * as Ending from "./Ending.ts"
+import * as Hint from "./Hint.ts"
 import * as LimitFlags from "./LimitFlags.ts"
 import * as Models from "./Models.ts"
 import * as Output from "./Output.ts"
-import { hint } from "./Run.ts"
 import * as StoredRun from "./StoredRun.ts"
 
 /** With what a run is driven on. */
@@ -86,7 +86,7 @@ export const resume = (input: Input) =>
       Effect.provide(Models.layer(input.model, standIn)),
       Effect.mapError((error) => (error instanceof RunBusy ? StoredRun.driven(where) : error))
     )
-  }).pipe(Effect.mapError(hint(input)))
+  }).pipe(Hint.explained(input))
 
 /** Resumes a run. */
 export const resumeStored = (input: Input) => resume(input).pipe(StoredRun.inStore(input.store))

@@ -237,6 +237,67 @@ export const layer = Layer.effectDiscard(Effect.fail({ code: 7, why: "no \\u001b
     expect(parsed(await cli("runs", "list", ...own, "--json"))).toEqual({ runs: [] })
   })
 
+  const code = (layer: string) => `import { Agent } from ${index}
+import { Scripted } from ${JSON.stringify(new URL("../../src/provider/index.ts", import.meta.url).href)}
+import { Context, Effect, Layer, Schema } from ${JSON.stringify(import.meta.resolve("effect"))}
+import { Tool, Toolkit } from ${JSON.stringify(import.meta.resolve("effect/ai"))}
+const tools = Toolkit.make(Tool.make("q", { success: Schema.String }))
+const Db = Context.Service("my/Db")
+const script = Scripted.make("own", [Scripted.call("q", {}), Scripted.text("mine")])
+const model = Scripted.layer(script, { model: "mine", usage: { promptTokens: 10, completionTokens: 5 } })
+export const agent = Agent.make("own", { toolkit: tools })
+export const layer = ${layer}`
+
+  it("says in one sentence what a module has not provided, and not as a bug of its own", async () => {
+    const own = ["--store", path("incomplete.db")]
+    for (const [name, layer, lack] of [
+      ["handlerless", "model", "no handler of q is provided: add the layer of its toolkit"],
+      [
+        "dbless",
+        "Layer.merge(tools.toLayer(Effect.map(Db, (db) => ({ q: () => Effect.succeed(db) }))), model)",
+        "Service not found: my/Db"
+      ]
+    ] as const) {
+      const file = module(`${name}.mjs`, code(layer))
+      const ended = await cli("run", "--agent", file, ...own, "x")
+      expect([ended.code, ended.stdout, ended.stderr]).toEqual([
+        1,
+        "",
+        `checkrein: the agent module ${file} is not complete (${lack}): what its agent needs belongs into the \`layer\` that it exports`
+      ])
+    }
+  })
+
+  it("prices and caps the model of a module as the environment says, if that is LLM_MODEL, or else as the module does", async () => {
+    const handler = 'tools.toLayer({ q: () => Effect.succeed("x") })'
+    const file = module("prices.mjs", code(`Layer.merge(${handler}, model)`))
+    const held = ["--store", "memory", "--max-usd", "1", "--money", "hold"]
+    const run = async (env: Record<string, string>, agent = file) => {
+      Object.assign(process.env, env)
+      const ended = await cli("run", "--agent", agent, ...held, "--json", "x")
+      for (const name of Object.keys(env)) delete process.env[name]
+      return parsed(ended)
+    }
+    const prices = { LLM_PRICE_INPUT: "2", LLM_PRICE_OUTPUT: "12" }
+    const cap = { LLM_MAX_OUTPUT_TOKENS: "100" }
+    const unpriced = (await run({ ...prices, ...cap })).error.message
+    expect(unpriced).toContain("the price of the model mine is not known")
+    expect(unpriced).toContain("which are those of LLM_MODEL")
+    expect(unpriced).toContain('provide PriceBook.layer({ "mine": { input, output } })')
+    const uncapped = (await run({ ...prices, LLM_MODEL: "mine" })).error.message
+    expect(uncapped).toContain("set RequestParams.maxOutputTokens")
+    expect(uncapped).toContain("LLM_MAX_OUTPUT_TOKENS sets maxOutputTokens")
+    const costs = { status: "completed", answer: "mine", costUsd: 0.00016 }
+    expect(await run({ ...prices, ...cap, LLM_MODEL: "mine" })).toMatchObject(costs)
+    const priced = module(
+      "priced.mjs",
+      `import { PriceBook } from ${index}
+import { RequestParams } from ${JSON.stringify(new URL("../../src/provider/index.ts", import.meta.url).href)}
+${code(`Layer.mergeAll(${handler}, model, PriceBook.layer({ mine: { input: 2, output: 12 } }), Layer.succeed(RequestParams.RequestParams, { maxOutputTokens: 100 }))`)}`
+    )
+    expect(await run({}, priced)).toMatchObject(costs)
+  })
+
   it("takes the model that an agent brings without a layer beside it", async () => {
     const provider = JSON.stringify(new URL("../../src/provider/index.ts", import.meta.url).href)
     const file = module(
