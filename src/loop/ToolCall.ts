@@ -11,6 +11,7 @@ import * as Random from "effect/Random"
 import * as Result from "effect/Result"
 import * as RunSpans from "../observe/RunSpans.ts"
 import { RecordContent } from "../observe/Spans.ts"
+import { hasExpired } from "../run/Expiry.ts"
 import * as Limits from "../run/Limits.ts"
 import type { Ending } from "../run/NextStep.ts"
 import type { Body, Of } from "../run/RunEvent.ts"
@@ -265,8 +266,9 @@ export const execute = Effect.fnUntraced(function* (
             // Asked again, for others may have used up what there was; from here to the claim nothing can come between.
             const next = call.attempts + tries + 1
             const short = yield* PoolClaims.call(job, journal.runId, call, next)
-            if (short === undefined && mayBegin(journal, call, 0)) {
-              journal.stage(startOf(claimed, {}, next))
+            const at = journal.date()
+            if (short === undefined && mayBegin(journal, call, 0) && !hasExpired(call, at)) {
+              journal.stage({ ...startOf(claimed, {}, next), at })
               yield* journal.commit()
               continue
             }
