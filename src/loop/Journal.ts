@@ -5,7 +5,8 @@ import * as Clock from "effect/Clock"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Semaphore from "effect/Semaphore"
-import * as Fold from "../run/Fold.ts"
+import { apply, begin } from "../run/Apply.ts"
+import { type Draft, snapshot } from "../run/Draft.ts"
 import { type Body, type Ephemeral, type LiveEvent, type RunEvent, versionOf } from "../run/RunEvent.ts"
 import { approvalsOf, questionOf, unknownOf } from "../run/RunExit.ts"
 import type * as RunState from "../run/RunState.ts"
@@ -29,7 +30,7 @@ export interface Journal {
   /** The driver's right to drive the run. */
   readonly lease: Lease
   /** The state after everything that was written or staged. */
-  readonly state: () => Fold.Draft
+  readonly state: () => Draft
   /** The time that the run was driven so far, in milliseconds. */
   readonly elapsedMs: () => number
   /** The reading of the monotonic clock, in milliseconds. */
@@ -111,11 +112,11 @@ export const make = Effect.fnUntraced(function* (
   const drivenBefore = from?.elapsedMs ?? 0
   const elapsedMs = () =>
     Math.max(drivenBefore, Math.round((drivenBefore + nowMs() - startedMs) * 1_000) / 1_000)
-  let draft = from === undefined ? undefined : Fold.fold([], from)
+  let draft = from === undefined ? undefined : snapshot(from)
   let staged: Array<RunEvent> = []
   let durability: Durability = "process"
 
-  const state = (): Fold.Draft => {
+  const state = (): Draft => {
     if (draft === undefined) throw new Error(`run ${runId} has no event yet`)
     return draft
   }
@@ -140,8 +141,8 @@ export const make = Effect.fnUntraced(function* (
         elapsedMs: elapsedMs(),
         ...body
       }
-      if (draft === undefined) draft = Fold.begin(event)
-      else Fold.apply(draft, event)
+      if (draft === undefined) draft = begin(event)
+      else apply(draft, event)
       staged.push(event)
     }
   }

@@ -1,5 +1,6 @@
 import { describe, expect, it } from "@effect/vitest"
 import * as Schema from "effect/Schema"
+import * as Apply from "../../src/run/Apply.ts"
 import { snapshot } from "../../src/run/Draft.ts"
 import * as EventCodec from "../../src/run/EventCodec.ts"
 import * as Fold from "../../src/run/Fold.ts"
@@ -67,8 +68,9 @@ describe("folding", () => {
       Fold.fold(events.slice(cut), state)
       expect(JSON.stringify(state)).toBe(before)
 
-      const seen = snapshot(state)
-      for (const event of events.slice(cut)) Fold.apply(state, event)
+      const draft = snapshot(state)
+      const seen = snapshot(draft)
+      for (const event of events.slice(cut)) Apply.apply(draft, event)
       expect(JSON.stringify(seen)).toBe(before)
     },
     many
@@ -82,8 +84,8 @@ describe("folding", () => {
     "in one go and event by event, as a driver does, come to the same",
     { journal: journals() },
     ({ journal: { events } }) => {
-      const draft = Fold.begin(events[0]!)
-      for (const event of events.slice(1)) Fold.apply(draft, event)
+      const draft = Apply.begin(events[0]!)
+      for (const event of events.slice(1)) Apply.apply(draft, event)
       expect(draft).toStrictEqual(Fold.fold(events))
       expect(draft.seq).toBe(events.length)
     },
@@ -96,9 +98,9 @@ describe("JSON", () => {
     "a state goes to JSON and comes back the same, at any point of a run",
     { journal: journals() },
     ({ journal: { events } }) => {
-      const draft = Fold.begin(events[0]!)
+      const draft = Apply.begin(events[0]!)
       for (const [index, event] of events.entries()) {
-        if (index > 0) Fold.apply(draft, event)
+        if (index > 0) Apply.apply(draft, event)
         if (index % 7 === 0 || index === events.length - 1) expect(throughJson(draft)).toStrictEqual(draft)
       }
     },
@@ -291,10 +293,10 @@ describe("the sums of a state", () => {
     "what a stop says about turns and cost is what the state says after it",
     { journal: journals() },
     ({ journal: { events } }) => {
-      const draft = Fold.begin(events[0]!)
+      const draft = Apply.begin(events[0]!)
       for (const event of events.slice(1)) {
         const { costUsd, turns } = RunState.totals(draft)
-        Fold.apply(draft, event)
+        Apply.apply(draft, event)
         if (event.type !== "run_stopped") continue
         expect({ turns: draft.turns, costUsd: draft.costUsd }).toEqual({ turns, costUsd })
       }

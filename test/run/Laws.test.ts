@@ -3,6 +3,7 @@
  * here from the events themselves, never read from a state.
  */
 import { describe, expect, it } from "@effect/vitest"
+import * as Apply from "../../src/run/Apply.ts"
 import { snapshot } from "../../src/run/Draft.ts"
 import * as Fold from "../../src/run/Fold.ts"
 import type { Limits } from "../../src/run/Limits.ts"
@@ -182,12 +183,12 @@ const eachDecision = (
 ): void => {
   const ledger = emptyLedger()
   record(ledger, events[0]!)
-  const state = Fold.begin(events[0]!)
+  const state = Apply.begin(events[0]!)
   let seen = 1
   for (const decision of decisions) {
     for (; seen < decision.at; seen++) {
       record(ledger, events[seen]!)
-      Fold.apply(state, events[seen]!)
+      Apply.apply(state, events[seen]!)
     }
     look(decision.step, ledger, state, decision)
   }
@@ -229,9 +230,9 @@ describe("law 2: a call is executed at most once, unless it reads or is idempote
     { journal: journals() },
     ({ journal: { events, rules } }) => {
       for (let cut = 1; cut <= events.length; cut += 1 + Math.floor(events.length / 20)) {
-        const state = Fold.fold(events.slice(0, cut))!
-        const crashed = { ...events[0]!, seq: cut, elapsedMs: state.elapsedMs }
-        Fold.apply(state, { ...crashed, type: "run_resumed", inbox: 0, messages: [] })
+        const before = Fold.fold(events.slice(0, cut))!
+        const crashed = { ...events[0]!, seq: cut, elapsedMs: before.elapsedMs }
+        const state = Fold.fold([{ ...crashed, type: "run_resumed", inbox: 0, messages: [] }], before)!
         const ledger = ledgerOf(events.slice(0, cut))
         const step = nextStep(state, { ...rules, stopWhen: [] }, state.elapsedMs)
         if (step._tag !== "ExecuteCalls") continue
@@ -315,9 +316,9 @@ describe("law 3: exactly one result per call before the model is asked again", (
     "also in the middle of a batch: while a call runs, the model is not what comes next",
     { journal: journals() },
     ({ journal: { events, rules } }) => {
-      const state = Fold.begin(events[0]!)
+      const state = Apply.begin(events[0]!)
       for (const event of events.slice(1)) {
-        Fold.apply(state, event)
+        Apply.apply(state, event)
         if (state.status !== "running" || state.pending.length === 0) continue
         expect(nextStep(state, rules, state.elapsedMs)._tag).not.toBe("AskModel")
       }
@@ -391,10 +392,10 @@ describe("law 6: the cost of a run", () => {
     "is its turns, its failed attempts, its lost claims and its children, to the nano-dollar, at every event",
     { journal: journals() },
     ({ journal: { events } }) => {
-      const state = Fold.begin(events[0]!)
+      const state = Apply.begin(events[0]!)
       const ledger = emptyLedger()
       for (const [index, event] of events.entries()) {
-        if (index > 0) Fold.apply(state, event)
+        if (index > 0) Apply.apply(state, event)
         record(ledger, event)
         expect(state.costUsd).toBe(Number(costOf(ledger)) / 1e9)
       }
@@ -543,9 +544,9 @@ describe("nextStep is a pure and total function", () => {
     "of every state that any prefix of a journal leads to, at any time",
     { journal: journals() },
     ({ journal: { events, rules } }) => {
-      const draft = Fold.begin(events[0]!)
+      const draft = Apply.begin(events[0]!)
       for (const [index, event] of events.entries()) {
-        if (index > 0) Fold.apply(draft, event)
+        if (index > 0) Apply.apply(draft, event)
         for (const elapsedMs of [draft.elapsedMs, 0, 1e12]) {
           const before = JSON.stringify(draft)
           const step = nextStep(draft, rules, elapsedMs)
