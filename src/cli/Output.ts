@@ -77,8 +77,12 @@ export const result = (
   human: string
 ): Effect.Effect<void> => print(json ? JSON.stringify(object) : human)
 
+// As npm and npx start what is installed in a package, which is on no shell's path.
+const isInPackage = /[\\/]node_modules[\\/]\.bin[\\/]checkrein$/.test(process.argv[1] ?? "")
+
 /** How this command is called, for commands that a person is told to run. */
-export const self = process.env.npm_lifecycle_event === "start" ? "npm start --" : "checkrein"
+export const self =
+  process.env.npm_lifecycle_event === "start" ? "npm start --" : isInPackage ? "npx checkrein" : "checkrein"
 
 /** Whether colours are welcome on stdout: it is a terminal, and `NO_COLOR` is not set. */
 export const stdoutColors: Effect.Effect<boolean> = Effect.sync(
@@ -180,7 +184,7 @@ export const settle = <R>(
 export const presenter: Layer.Layer<never> = CliOutput.layerPresenter({
   present: (event) => {
     if (event._tag === "InvalidInvocation")
-      return note(`Run \`${event.commandPath.join(" ")} --help\` to see how it is used.`)
+      return note(`Run \`${[self, ...event.commandPath.slice(1)].join(" ")} --help\` to see how it is used.`)
     if (event._tag === "Help" && event.reason === "Implicit")
       return Effect.flatMap(CliOutput.Formatter, (formatter) => note(formatter.formatHelpDoc(event.helpDoc)))
     return CliOutput.defaultPresenter.present(event)

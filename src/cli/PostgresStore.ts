@@ -9,7 +9,7 @@ import * as Postgres from "../store/Postgres.ts"
 import type { RunStore, RunStoreError } from "../store/RunStore.ts"
 import { openError } from "../store/SqlFailure.ts"
 import * as SqlRunStore from "../store/SqlRunStore.ts"
-import { NoStore } from "./Output.ts"
+import { NoStore, self } from "./Output.ts"
 import * as Password from "./Password.ts"
 
 /** Whether the tables of runs may be missing. */
@@ -22,7 +22,7 @@ const refuseMissing = Effect.fnUntraced(function* (where: string) {
     openError
   )
   if (row?.missing !== true) return
-  const message = `there are no runs in the database ${Password.hidden(where)}: \`checkrein run\` begins with one, and --store names another`
+  const message = `there are no runs in the database ${Password.hidden(where)}: \`${self} run\` begins with one, and --store names another`
   return yield* new NoStore({ message })
 })
 

@@ -12,7 +12,9 @@ import * as Store from "./Store.ts"
 /** `--agent MODULE`. */
 export const agent = Flag.String("agent").pipe(
   Flag.withMetavar("MODULE"),
-  Flag.withDescription("A module that exports `agent` and, if it needs one, `layer`, each by its name or in its default export"),
+  Flag.withDescription(
+    "A module that exports `agent` and, if it needs one, `layer`, each by its name or in its default export"
+  ),
   Flag.optional
 )
 

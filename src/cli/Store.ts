@@ -6,7 +6,7 @@ import * as Effect from "effect/Effect"
 import * as FileSystem from "effect/FileSystem"
 import * as Layer from "effect/Layer"
 import type { RunStore, RunStoreError } from "../store/RunStore.ts"
-import { CommandFailed, NoStore, note, sentenceOf, UsageError } from "./Output.ts"
+import { CommandFailed, NoStore, note, self, sentenceOf, UsageError } from "./Output.ts"
 import * as Password from "./Password.ts"
 import * as ShellWords from "./ShellWords.ts"
 
@@ -105,7 +105,7 @@ export const existing = (where: string): Layer.Layer<RunStore, Unopened, FileSys
       return there
         ? layer(where)
         : yield* new NoStore({
-            message: `there is no store ${where} here: \`checkrein run\` makes one, and --store names another`
+            message: `there is no store ${where} here: \`${self} run\` makes one, and --store names another`
           })
     })
   )

@@ -1,6 +1,7 @@
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs"
+import { existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs"
+import { join } from "node:path"
 import { describe, expect, it } from "vitest"
-import { agentModule, cli, parsed, Running, spawned, withoutEndpoint, workshop } from "./support.ts"
+import { agentModule, cli, main, parsed, Running, spawned, withoutEndpoint, workshop } from "./support.ts"
 
 const { path } = workshop()
 withoutEndpoint()
@@ -37,6 +38,21 @@ describe("the command as a process", () => {
     expect((await start("22.19.0")).code).toBe(0)
     const text = readFileSync(new URL("../../package.json", import.meta.url), "utf8")
     expect(JSON.parse(text).engines.node).toBe(">=22.19")
+  })
+
+  it("prints its commands as they can be run: with npx, if that is how it was found", async () => {
+    const bin = path("node_modules", ".bin")
+    mkdirSync(bin, { recursive: true })
+    symlinkSync(main, join(bin, "checkrein"))
+    mkdirSync(path("bin"))
+    symlinkSync(main, path("bin", "checkrein"))
+    const hint = async (as: string, env: NodeJS.ProcessEnv = {}) => {
+      const { stderr } = await new Running(["runs", "list", "--store", path("none.db")], { as, env }).ended
+      return /`(.*) run` makes one/.exec(stderr)?.[1]
+    }
+    expect(await hint(join(bin, "checkrein"))).toBe("npx checkrein")
+    expect(await hint(path("bin", "checkrein"))).toBe("checkrein")
+    expect(await hint(main, { npm_lifecycle_event: "start" })).toBe("npm start --")
   })
 
   it("shows help with examples on stdout, and its version", async () => {

@@ -46,7 +46,8 @@ export const impatient = (...args: ReadonlyArray<string>): Promise<Ended> => run
 /** The one object that a command with `--json` has printed. */
 export const parsed = ({ stdout }: Pick<Ended, "stdout">) => JSON.parse(stdout)
 
-const main = fileURLToPath(new URL("../../src/cli/main.ts", import.meta.url))
+/** Where the command starts. */
+export const main = fileURLToPath(new URL("../../src/cli/main.ts", import.meta.url))
 
 /** The path of a module of `agents/`. */
 export const agentModule = (name: string): string =>
@@ -65,10 +66,16 @@ export class Running {
 
   constructor(
     args: ReadonlyArray<string>,
-    options: { readonly cwd?: string; readonly env?: NodeJS.ProcessEnv; readonly stdout?: string } = {}
+    options: {
+      readonly cwd?: string
+      readonly env?: NodeJS.ProcessEnv
+      readonly stdout?: string
+      /** What the process is started as, in the place of its source. */
+      readonly as?: string
+    } = {}
   ) {
     const stdout = options.stdout === undefined ? "pipe" : openSync(options.stdout, "w")
-    this.child = spawn(process.execPath, [main, ...args], {
+    this.child = spawn(process.execPath, [options.as ?? main, ...args], {
       cwd: options.cwd,
       env: { ...withoutModel(process.env), ...options.env },
       stdio: ["ignore", stdout, "pipe"]
