@@ -276,9 +276,12 @@ export const cancel: (
 
 /**
  * Runs an agent and streams what happens: the stored events, the model's text as it is written, and the progress of
- * tools. The stream owns the run: whoever stops reading cancels it. After `run_stopped` it ends when the run completed, and
- * else fails as `run` does. A server that answers with it has to end it there (`Stream.catch(() => Stream.empty)` or the
- * like): a response that fails is cut off, with events that it had not sent yet.
+ * tools. The stream owns the run: whoever stops reading cancels it. Whoever reads slowly does not hold it up, for its time
+ * goes on and its model sends on: what happens meanwhile stays in memory until it is read.
+ *
+ * After `run_stopped` it ends when the run completed, and else fails as `run` does. A server that answers with it has to
+ * end it there (`Stream.catch(() => Stream.empty)` or the like): a response that fails is cut off, with events that it had
+ * not sent yet.
  *
  * @example
  * ```ts
@@ -305,14 +308,14 @@ export const stream = <A, E, R>(
         streaming: true,
         watcher
       })
-      const fiber = yield* typed<A, E, R>(running).pipe(
+      const owned = typed<A, E, R>(running).pipe(
         Effect.onExit((exit) =>
           Exit.isSuccess(exit) ? Queue.end(queue) : Queue.failCause(queue, exit.cause)
         ),
         Effect.forkDetach
       )
       // The reason of a Stop is an annotation of the interruption, and a child fiber would be interrupted without it.
-      yield* Effect.addFinalizer((exit) =>
+      yield* Effect.acquireRelease(owned, (fiber, exit) =>
         Fiber.interruptAs(
           fiber,
           undefined,

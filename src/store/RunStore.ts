@@ -26,7 +26,7 @@ export class RunBusy extends Schema.TaggedError<RunBusy>()("RunBusy", {
   runId: Schema.String
 }) {
   override get message(): string {
-    return `run ${this.runId} is driven by somebody else; if its driver has died, its lease ends within 15 seconds: try again then`
+    return `run ${this.runId} is driven by somebody else; if its driver has died, its lease ends by itself after RunStore.LeaseTime (15 seconds unless it is set): try again then`
   }
 }
 

@@ -42,6 +42,13 @@ const losing = Effect.gen(function* () {
   return { held, loss, wrap }
 })
 
+describe("a run that somebody else drives", () => {
+  it("is said to come free by what the store is set to, and not by a time that it may not have", () => {
+    assert.include(busy.message, "LeaseTime")
+    assert.notMatch(busy.message, /within \d+ seconds/)
+  })
+})
+
 describe("a driver that loses its lease", () => {
   const reasons = {
     RunBusy: busy,

@@ -4,6 +4,7 @@ import * as Toolkit from "effect/ai/Toolkit"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
+import * as Scheduler from "effect/Scheduler"
 import * as Schema from "effect/Schema"
 import * as Stream from "effect/Stream"
 import * as TestClock from "effect/testing/TestClock"
@@ -293,6 +294,22 @@ describe("Agent.stream", () => {
       const one = yield* w.in(Stream.runCollect(stream))
       const two = yield* w.in(Stream.runCollect(stream))
       assert.notStrictEqual(one.at(-1)?.runId, two.at(-1)?.runId)
+    })
+  )
+
+  it.effect("leaves no run behind, whenever its reader is interrupted", () =>
+    Effect.gen(function* () {
+      const w = yield* world(Array.from({ length: 60 }, () => text("late", { latency: "1 hour" })))
+      for (let steps = 0; steps < 60; steps++) {
+        const runId = `after ${steps} steps`
+        const reading = Effect.forkChild(w.in(Stream.runDrain(Agent.stream(agent, "go", { runId }))))
+        // Whatever it does, it may be interrupted after it.
+        const fiber = yield* Effect.provideService(reading, Scheduler.MaxOpsBeforeYield, 5)
+        for (let step = 0; step < steps; step++) yield* Effect.yieldNow
+        yield* Fiber.interrupt(fiber)
+        yield* idle
+        assert.isFalse(yield* w.store.isDriven(runId), runId)
+      }
     })
   )
 })
