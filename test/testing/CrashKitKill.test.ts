@@ -114,6 +114,15 @@ describe("a process that is killed with kill -9", () => {
           _tag: "KillFailed",
           problem: expect.stringContaining("--no-such-flag")
         })
+        // Whoever dies of something else says what it was, wherever it says it.
+        const says = "data:text/javascript,console.log('out of memory');process.exit(9)"
+        const died = yield* Effect.flip(
+          CrashKit.checkKilled(subject("careless"), {
+            flags: ["--import", says],
+            only: ({ point }) => point === "in tool"
+          })
+        )
+        expect(died).toMatchObject({ _tag: "KillFailed", problem: expect.stringContaining("out of memory") })
       }),
     patience
   )

@@ -62,13 +62,16 @@ export const kill = (
     const main = import.meta.url.endsWith(".ts") ? "./VictimMain.ts" : "../testing/crash/VictimMain.js"
     const entry = new URL(main, import.meta.url)
     const child = spawn(process.execPath, ["--no-warnings", ...flags, fileURLToPath(entry)], {
-      stdio: ["ignore", "ignore", "pipe"],
+      stdio: ["ignore", "pipe", "pipe"],
       env: { NODE_COMPILE_CACHE: cache, ...process.env, [variable]: JSON.stringify(orders) }
     })
+    // What it has to say for itself goes to either, as the log does.
     let said = ""
-    child.stderr.on("data", (chunk) => {
-      said += chunk
-    })
+    for (const stream of [child.stdout, child.stderr]) {
+      stream.on("data", (chunk) => {
+        said += chunk
+      })
+    }
     const failed = (problem: string) =>
       resume(Effect.fail(new Module.KillFailed({ module: orders.module, problem })))
     child.on("error", (error) => failed(String(error)))
