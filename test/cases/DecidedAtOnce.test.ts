@@ -1,6 +1,6 @@
 /**
  * The fault: the same approval is sent from two browser tabs, or the same page is clicked twice, and the call is made
- * twice, because each decision, or each resume, starts it.
+ * twice, because each decision, or each resume, starts it; or both are told that theirs counts.
  */
 import { expect, it } from "@effect/vitest"
 import * as Arbitrary from "effect/Arbitrary"
@@ -10,6 +10,7 @@ import * as Layer from "effect/Layer"
 import * as Schema from "effect/Schema"
 import { Agent, RunHost, RunStore } from "../../src/index.ts"
 import * as Scripted from "../../src/provider/Scripted.ts"
+import { append } from "../../src/testing/conformance/Samples.ts"
 import { open } from "../store/opening.ts"
 import { describeShared } from "../store/stores.ts"
 import { type Planner, plan, planner, taskOf } from "./plans.ts"
@@ -68,6 +69,7 @@ const race = Effect.fnUntraced(function* (
   { tabs, tape }: { readonly tabs: ReadonlyArray<Tab>; readonly tape: ReadonlyArray<number> }
 ) {
   const did: Array<string> = []
+  const succeeded: Array<string> = []
   const agent = planner({ did: (what) => Effect.sync(() => did.push(what)) })
   const stores = servers.map((store) => jostling(store, tape))
   const hosts = yield* Effect.forEach(stores, (store) =>
@@ -87,10 +89,9 @@ const race = Effect.fnUntraced(function* (
     for (const i of tab.calls) {
       const [call, decision] = [asked[i], decisionOf(tab, `0.${i} by ${name}`)]
       if (call === undefined) throw new Error("two calls wait")
-      yield* Effect.catchTag(
-        inStore(Agent.decide(call, decision, { by: name })),
-        "CallNotPending",
-        () => Effect.void
+      yield* inStore(Agent.decide(call, decision, { by: name })).pipe(
+        Effect.andThen(Effect.sync(() => succeeded.push(`${call.callId} by ${name}`))),
+        Effect.catchTag("CallNotPending", () => Effect.void)
       )
       if (tab.hosted) yield* Effect.andThen(host.resume(runId), host.ended(runId))
       else yield* inStore(resume(agent, runId))
@@ -113,6 +114,7 @@ const race = Effect.fnUntraced(function* (
     const resolved = of(events, "approval_resolved").filter((event) => event.callId === callId)
     expect(resolved).toHaveLength(1)
     const by = resolved[0]?.by ?? ""
+    expect(succeeded.filter((one) => one.startsWith(`${callId} `))).toEqual([`${callId} by ${by}`])
     const tab = all[Number(by.slice("tab ".length))]
     expect(tab?.calls).toContain(i)
     if (tab?.decision !== "reject") expected.push(`pay 0.${i}${tab?.decision === "edit" ? ` by ${by}` : ""}`)
@@ -129,7 +131,68 @@ const race = Effect.fnUntraced(function* (
   yield* expectLawful(runId)
 }, Effect.scoped)
 
+/** What can be said of a call, and why the store says that it waits for that. */
+const sayings = {
+  decide: (by: string) =>
+    Agent.decide({ runId: "w", callId: "c" }, by.endsWith("0") ? Agent.reject() : Agent.approve(), { by }),
+  resolve: (by: string) => Agent.resolve({ runId: "w", callId: "c" }, Agent.didNotHappen, { by }),
+  answer: (by: string) => Agent.answer("w", "yes", { by })
+}
+
+const Together = Schema.Struct({
+  saying: Schema.Literals(["decide", "resolve", "answer"]),
+  people: Schema.Int.check(Schema.isBetween({ minimum: 2, maximum: 8 })),
+  tape: Schema.Array(Schema.Int.check(Schema.isBetween({ minimum: 0, maximum: 12 }))).check(
+    Schema.isMinLength(1),
+    Schema.isMaxLength(40)
+  ),
+  /** Somebody has approved it before, and that does not count any more. */
+  expired: Schema.Boolean
+})
+const together = Arbitrary.schema(Together)
+
+/** Some people say the same sort of thing of a call at the same moment, and exactly one is told that it counts. */
+const oneOf = Effect.fnUntraced(function* (
+  servers: readonly [Store, Store],
+  { expired, people, saying, tape }: typeof Together.Type
+) {
+  const [server] = servers
+  const waiting = { runId: "w", callId: "c", tool: "pay", args: {}, argsDigest: "digest" }
+  const seq = yield* server.summary("w").pipe(
+    Effect.map((run) => run.seq),
+    Effect.catchTag("RunNotFound", () => Effect.succeed(0))
+  )
+  const inbox = (yield* server.inbox("w", 0)).length
+  const waits = { approvals: [waiting], unknown: [waiting], question: { runId: "w", callId: "c", text: "?" } }
+  yield* server.append(append("w", seq, 1, { ...waits, inbox }))
+  if (expired && saying === "decide") {
+    const expires = new Date(0).toISOString()
+    yield* server.send("w", { type: "decide", callId: "c", decision: "approved", expires, by: "late" })
+  }
+  const stores = servers.map((store) => jostling(store, tape))
+  const told = yield* Effect.forEach(
+    Array.from({ length: people }, (_, i) => `person ${i}`),
+    (by, i) =>
+      sayings[saying](by).pipe(
+        Effect.as(by),
+        Effect.catchTag("CallNotPending", ({ problem }) => Effect.succeed(problem)),
+        Effect.provideService(RunStore.RunStore, stores[i % 2] ?? server)
+      ),
+    { concurrency: "unbounded" }
+  )
+  const commands = (yield* server.inbox("w", inbox)).map(({ command }) => command)
+  const speakers = commands.flatMap((command) => ("by" in command ? [command.by ?? "nobody"] : []))
+  const winner = speakers.find((by) => by !== "late") ?? "nobody"
+  expect(told.filter((one) => one.startsWith("person") && !one.includes("first"))).toEqual([winner])
+  for (const one of told) if (one !== winner) expect(one).toContain(`${winner} was first`)
+})
+
 onEveryStore((check, store) => {
+  check("however many speak of a call at the same moment: exactly one is told that it counts", function* () {
+    const server = yield* RunStore.RunStore
+    yield* forAny(together, 2 * examples[store], (situation) => oneOf([server, server], situation))
+  })
+
   check(
     "however many answer and resume at the same moment: each call is made once, as one said",
     function* () {
@@ -168,6 +231,17 @@ onEveryStore((check, store) => {
 })
 
 describeShared((where) => {
+  it.live(
+    "exactly one is told that it counts, also by servers that know of each other only by the database",
+    () =>
+      Effect.gen(function* () {
+        const at = yield* where
+        const opened = Effect.map(Layer.build(Layer.fresh(open(at))), Context.get(RunStore.RunStore))
+        const servers = [yield* opened, yield* opened] as const
+        yield* forAny(together, 3 * examples.Postgres, (situation) => oneOf(servers, situation))
+      })
+  )
+
   it.live("the same with two servers that know of each other only by the database", () =>
     Effect.gen(function* () {
       const at = yield* where

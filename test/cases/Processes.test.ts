@@ -35,7 +35,7 @@ const world = Effect.fnUntraced(function* (at: string) {
     instead: (q, turn) => void write(`asked ${q} turn ${turn}`)
   })
   const store = yield* Layer.build(Layer.fresh(open(at)))
-  return { agent, start, lines, store: Context.get(store, RunStore.RunStore) }
+  return { agent, start, lines, write, store: Context.get(store, RunStore.RunStore) }
 })
 
 describeShared((where) => {
@@ -43,7 +43,7 @@ describeShared((where) => {
     "two processes answer and resume the same runs at the same moment: each call is made once, as one of them said",
     () =>
       Effect.gen(function* () {
-        const { agent, lines, start, store } = yield* world(yield* where)
+        const { agent, lines, start, store, write } = yield* world(yield* where)
         const ids = Array.from({ length: 8 }, (_, i) => `r${i}`)
         yield* Effect.gen(function* () {
           for (const runId of ids) {
@@ -52,18 +52,22 @@ describeShared((where) => {
           const other = yield* start("tab", "ann", String(ids.length))
           yield* other.says("ready")
           yield* other.signal("SIGUSR2")
-          yield* answerAll(agent, "bob", ids)
+          yield* answerAll(agent, "bob", ids, write)
           yield* other.ended
           const expected: Array<string> = []
+          const said: Array<string> = []
           for (const runId of ids) {
             expect((yield* summary(runId)).status).toBe("completed")
             const events = yield* journal(runId)
             const [resolved, ...more] = of(events, "approval_resolved")
             expect(more).toEqual([])
             expected.push(`pay ${runId} by ${resolved?.by}`)
+            said.push(`said ${runId} by ${resolved?.by}`)
             yield* expectLawful(runId)
           }
           expect(lines().filter((line) => line.startsWith("pay"))).toEqual(expected)
+          // Whoever was told that it counts is the one whose word did.
+          expect(lines().filter((line) => line.startsWith("said"))).toEqual(said)
         }).pipe(Effect.provideService(RunStore.RunStore, store))
       }),
     { concurrent: true, timeout: 60_000 }

@@ -50,7 +50,8 @@ const answering = Effect.gen(function* () {
   yield* answerAll(
     agent,
     name,
-    Array.from({ length: Number(rest) }, (_, i) => `r${i}`)
+    Array.from({ length: Number(rest) }, (_, i) => `r${i}`),
+    write
   )
 })
 

@@ -10,17 +10,24 @@ export const untilFree = {
   schedule: Schedule.spaced("20 millis")
 }
 
-/** Approves what waits in these runs, one after the other, with its name in the arguments, and resumes each. */
+/**
+ * Approves what waits in these runs, one after the other, with its name in the arguments, and resumes each. Tells of each
+ * approval that succeeded.
+ */
 export const answerAll = Effect.fnUntraced(function* (
   agent: Planner,
   name: string,
-  runIds: ReadonlyArray<string>
+  runIds: ReadonlyArray<string>,
+  tell: (success: string) => void
 ) {
   const store = yield* RunStore.RunStore
   for (const runId of runIds) {
     for (const call of (yield* store.summary(runId)).approvals) {
       const decision = Agent.approve({ args: { q: `${runId} by ${name}` } })
-      yield* Effect.catchTag(Agent.decide(call, decision, { by: name }), "CallNotPending", () => Effect.void)
+      yield* Agent.decide(call, decision, { by: name }).pipe(
+        Effect.andThen(Effect.sync(() => tell(`said ${runId} by ${name}`))),
+        Effect.catchTag("CallNotPending", () => Effect.void)
+      )
     }
     yield* Agent.outcome(Agent.resume(agent, runId)).pipe(Effect.retry(untilFree))
   }
