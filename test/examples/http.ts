@@ -8,7 +8,12 @@ import { Host } from "./host.ts"
 import { sse } from "./sse.ts"
 
 const json = (body: unknown, status = 200) => HttpServerResponse.jsonUnsafe(body, { status })
-const statuses: Record<string, number> = { RunNotFound: 404, CallNotPending: 409, SchemaError: 400 }
+const statuses: Record<string, number> = {
+  RunNotFound: 404,
+  CallNotPending: 409,
+  SchemaError: 400,
+  HttpServerError: 400
+}
 
 type Failed = Error & { readonly _tag: string }
 type Answer<E> = Effect.Effect<HttpServerResponse.HttpServerResponse, E, HttpServerRequest.HttpServerRequest>

@@ -432,13 +432,16 @@ describe("its examples", () => {
         const [{ argsDigest, callId }] = (await status("a")).approvals
         const wrong = JSON.stringify({ callId, argsDigest: "another", approve: true })
         expect((await send("POST", "a/verdict", wrong))[0]).toBe(409)
-        expect((await send("POST", "a/verdict", "{}"))[0]).toBe(400)
+        for (const malformed of ["{}", "{", ""])
+          expect((await send("POST", "a/verdict", malformed))[0]).toBe(400)
         const verdict = JSON.stringify({ callId, argsDigest, approve: true })
         expect((await send("POST", "a/verdict", verdict))[0]).toBe(202)
         const last = String(seen(first).at(-1))
         const [, rest] = await send("GET", "a/events", undefined, { "last-event-id": last })
         expect(seen(rest)[0]).toBe(Number(last) + 1)
         expect(rest).toMatch(/"type":"run_stopped","status":"completed"/)
+        const over = { "last-event-id": String(seen(rest).at(-1)) }
+        expect(await send("GET", "a/events", undefined, over)).toEqual([204, ""])
         expect((await send("POST", "a/verdict", verdict))[0]).toBe(409)
         expect(asked).not.toContain("slow")
 
@@ -645,6 +648,11 @@ describe("its examples", () => {
             }
           }
           await until("running")
+          const meanwhile = await post("d", "slow")
+          expect([meanwhile.status, await meanwhile.json()]).toEqual([
+            409,
+            { ending: "RunBusy", why: expect.stringContaining("run d is driven by somebody else") }
+          ])
           caller.destroy()
           expect(await until("interrupted")).toMatchObject({ reason: "cancelled" })
           await runtime.dispose()

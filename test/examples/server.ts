@@ -19,6 +19,10 @@ const answer = ({ id, text }: Question) =>
       ending._tag === "Completed"
         ? { status: 200, body: { answer: ending.output } }
         : { status: ending.resumable ? 202 : 502, body: { ending: ending._tag, why: ending.message } }
+    ),
+    // It still runs, for the request before this one.
+    Effect.catchTag("RunBusy", ({ _tag, message }) =>
+      Effect.succeed({ status: 409, body: { ending: _tag, why: message } })
     )
   )
 
