@@ -63,9 +63,13 @@ export const Routes = HttpRouter.use((router) =>
       Effect.gen(function* () {
         const { headers } = yield* HttpServerRequest.HttpServerRequest
         const last = Number.parseInt(headers["last-event-id"] ?? "", 10)
+        const from = Number.isNaN(last) ? 0 : last + 1
         // Not found has to be said before the response begins.
-        yield* host.status(runId)
-        return sse(host.attach(runId, Number.isNaN(last) ? 0 : last + 1))
+        const { seq, status } = yield* host.status(runId)
+        const isOver = status === "completed" || status === "failed"
+        // Nothing follows: an EventSource that is told so comes back no more.
+        if (isOver && from >= seq) return HttpServerResponse.empty()
+        return sse(host.attach(runId, from))
       })
     )
   })
