@@ -90,6 +90,19 @@ describe("the README", () => {
     expect(hello?.code.split("\n").filter((line) => line.trim() !== "").length).toBeLessThanOrEqual(12)
   })
 
+  it("lists its sections once before the first of them", () => {
+    const titles = [...text.matchAll(/^## (.+)$/gm)].map(([, title = ""]) => title)
+    const anchors = titles.map((title) =>
+      title
+        .toLowerCase()
+        .replace(/[^\w\- ]/g, "")
+        .replaceAll(" ", "-")
+    )
+    const intro = text.slice(0, text.indexOf("\n## "))
+    const listed = [...intro.matchAll(/\]\(#([^)]+)\)/g)].map(([, anchor]) => anchor)
+    expect(listed.toSorted()).toEqual(anchors.toSorted())
+  })
+
   it("names the two commands", () => {
     expect(text).toContain("npm ci && npm start")
     expect(text).toContain("npm ci && npm test")
