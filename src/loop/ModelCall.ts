@@ -8,7 +8,6 @@ import type * as Response from "effect/ai/Response"
 import * as Cause from "effect/Cause"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
-import * as Random from "effect/Random"
 import * as Result from "effect/Result"
 import * as Stream from "effect/Stream"
 import { keeps, outOf, refresh } from "../run/Exhaustion.ts"
@@ -17,6 +16,7 @@ import type { Message } from "../run/Message.ts"
 import * as Money from "../run/Money.ts"
 import type { Ending } from "../run/NextStep.ts"
 import * as RunState from "../run/RunState.ts"
+import * as Backoff from "./Backoff.ts"
 import * as Drain from "./Drain.ts"
 import type { Job } from "./Job.ts"
 import type { Journal } from "./Journal.ts"
@@ -117,8 +117,8 @@ const toolChoiceFor = (job: Job, purpose: Limits.Purpose) => {
 /** A provider that asks for more patience than this is away: the run stops, and may be resumed when it is back. */
 const longestWaitMs = 120_000
 
-const backoffMs = (attempt: number): Effect.Effect<number> =>
-  Effect.map(Random.next, (random) => Math.round(500 * 2 ** (attempt - 1) * (0.8 + 0.4 * random)))
+/** Before the second attempt, about. */
+const firstWaitMs = 500
 
 const refusedForGood: ReadonlySet<string> = new Set([
   "InvalidRequestError",
@@ -217,7 +217,7 @@ const send = Effect.fnUntraced(function* (
   } as const
   const tokens = Money.tokensOf(usage ?? Money.noUsage)
   const asked = error.retryAfter === undefined ? undefined : Duration.toMillis(error.retryAfter)
-  const retryInMs = asked ?? (yield* backoffMs(attempt))
+  const retryInMs = asked ?? (yield* Backoff.waitMs(firstWaitMs, attempt))
   if (
     !error.isRetryable ||
     attempt > job.policy.modelRetries ||

@@ -8,6 +8,7 @@
  */
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
+import * as Schedule from "effect/Schedule"
 import { continues } from "../run/PendingCalls.ts"
 import type { Body } from "../run/RunEvent.ts"
 import * as RunState from "../run/RunState.ts"
@@ -129,20 +130,22 @@ export const ended: (
 )
 
 /** A driver stops within a second of being told, and the lease of one that has died ends soon after that of its parent. */
-const patience = { everyMs: 100, times: 100 }
+const patience = Schedule.spaced("100 millis").pipe(Schedule.upTo({ duration: "10 seconds" }))
+
+const isBusy = ({ _tag }: RunBusy | RunNotFound | RunStoreError): boolean => _tag === "RunBusy"
 
 /** The same for a run below one that ends: whoever drives it is told, and waited for. */
 const endedBelow = Effect.fnUntraced(function* (runId: string, reason: string) {
   const store = yield* RunStore
-  const attempt = Effect.map(ended(runId, reason), (state): RunState.RunState | undefined => state).pipe(
-    Effect.catchTag("RunBusy", () => Effect.undefined)
+  const attempt = ended(runId, reason)
+  return yield* attempt.pipe(
+    Effect.catchTag("RunBusy", () =>
+      Effect.andThen(
+        store.send(runId, { type: "cancel", reason }),
+        Effect.retry(attempt, { while: isBusy, schedule: patience })
+      )
+    ),
+    // It goes on stopping, or its driver's lease is a long one: what is known of it is better than nothing.
+    Effect.catchTag("RunBusy", () => Effect.map(load(runId), ({ state }) => state))
   )
-  let state = yield* attempt
-  if (state === undefined) yield* store.send(runId, { type: "cancel", reason })
-  for (let tries = 0; state === undefined && tries < patience.times; tries++) {
-    yield* Effect.sleep(patience.everyMs)
-    state = yield* attempt
-  }
-  // It goes on stopping, or its driver's lease is a long one: what is known of it is better than nothing.
-  return state ?? (yield* load(runId)).state
 })

@@ -7,7 +7,6 @@ import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Option from "effect/Option"
-import * as Random from "effect/Random"
 import * as Result from "effect/Result"
 import * as RunSpans from "../observe/RunSpans.ts"
 import { RecordContent } from "../observe/Spans.ts"
@@ -19,6 +18,7 @@ import type { PendingCall, RunState } from "../run/RunState.ts"
 import { CurrentCall } from "../tool/CurrentCall.ts"
 import { Timeout } from "../tool/ToolPolicy.ts"
 import * as Allowances from "./Allowances.ts"
+import * as Backoff from "./Backoff.ts"
 import { ChildLink } from "./ChildRun.ts"
 import * as Desk from "./Desk.ts"
 import * as Digest from "./Digest.ts"
@@ -193,6 +193,9 @@ const attempt = (
 
 const attempts = 3
 
+/** Before the second attempt, about. */
+const firstWaitMs = 200
+
 const mayRetry = (call: PendingCall, outcome: ToolOutcome.Outcome): boolean =>
   outcome._tag === "Failed" &&
   outcome.failure.kind === "transient" &&
@@ -258,7 +261,7 @@ export const execute = Effect.fnUntraced(function* (
         const { before = [], ending } = verdict
         const body = withLeft(desk, call, verdict.body)
         if (tries < attempts && mayRetry(call, outcome)) {
-          const waitMs = Math.round(200 * 2 ** (tries - 1) * (0.8 + 0.4 * (yield* Random.next)))
+          const waitMs = yield* Backoff.waitMs(firstWaitMs, tries)
           if (mayBegin(journal, call, waitMs)) {
             yield* journal.commit(triedAgain(call, body, ms))
             yield* Drain.sleep(waitMs)

@@ -7,7 +7,8 @@ import * as Schema from "effect/Schema"
  * A tool's declared failure. `kind` decides what follows:
  *
  * - `recoverable`: the model reads the message and may do something else
- * - `transient`: tried again with back-off, if the tool may be repeated or `notExecuted` vouches that nothing happened
+ * - `transient`: tried again, if the tool may be repeated or `notExecuted` vouches that nothing happened: at most three
+ *   attempts in all, about 200 and 400 milliseconds apart, each of which counts as a tool call
  * - `permanent`: denied for good; the run stops as `failed`
  *
  * `message` is worded for the model. `detail` is for the trace and never reaches the model.
@@ -54,8 +55,9 @@ export const recoverable = (message: string, options: Options = {}): ToolFailure
   new ToolFailure({ kind: "recoverable", message, ...options })
 
 /**
- * A failure that may pass. A tool that changes the world is tried again only if it says `notExecuted: true`, which
- * vouches that the attempt has changed nothing.
+ * A failure that may pass. The call is tried again about 200 milliseconds later, and about 400 after that; the third failure
+ * is the model's to read. A tool that changes the world is tried again only if it says `notExecuted: true`, which vouches that
+ * the attempt has changed nothing.
  *
  * @example
  * ```ts

@@ -120,8 +120,8 @@ export const didNotHappen: Outcome = { _tag: "DidNotHappen" }
 export const unknown: Outcome = { _tag: "Unknown" }
 
 /**
- * Looks up what became of a call that was started and never answered, usually by its idempotency key. Without one, or
- * if it fails, a person has to resolve the call. A Stop leaves such calls too, even where the handler protects its write
+ * Looks up what became of a call that was started and never answered, usually by its idempotency key. Without one, if
+ * it fails or if it takes longer than 30 seconds, a person has to resolve the call. A Stop leaves such calls too, even where the handler protects its write
  * with `Effect.uninterruptible`: the write happens, but an interrupted fiber has no result to tell.
  *
  * @example
