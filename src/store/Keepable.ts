@@ -2,6 +2,8 @@
  * Which ids, names and tags a store keeps: those that every database gives back as they were. Postgres takes no NUL in a
  * text, and half of a surrogate pair becomes another letter on its way into SQLite, so that two ids would be one. What
  * else a run says is stored as JSON, which writes both in other letters.
+ *
+ * A store of your own refuses what it has to when it is wrapped in `only`.
  */
 import * as Effect from "effect/Effect"
 import * as Stream from "effect/Stream"
@@ -10,7 +12,16 @@ import { type RunStore, RunStoreError } from "./RunStore.ts"
 type Store = RunStore["Service"]
 type Texts = ReadonlyArray<string | undefined>
 
-/** What is wrong with a text that something is to be called by, if anything is. */
+/**
+ * What is wrong with a text that something is to be called by; `undefined` if nothing is.
+ *
+ * @example
+ * ```ts
+ * import { Keepable } from "checkrein/store"
+ *
+ * Keepable.problemOf("invoice 7") // => undefined
+ * ```
+ */
 export const problemOf = (text: string): string | undefined =>
   text.isWellFormed() && !text.includes("\0")
     ? undefined
@@ -26,7 +37,21 @@ const refusal = (runId: string, what: string, texts: Texts): RunStoreError | und
   return undefined
 }
 
-/** The same store, but for what it could not keep, which is refused with `RunStoreError` whatever the database. */
+/**
+ * The same store, but for what not every database could keep: it is not asked for that, and each of its operations fails with
+ * a `RunStoreError` of the kind `invalid` then.
+ *
+ * @example
+ * ```ts
+ * import * as Effect from "effect/Effect"
+ * import * as Layer from "effect/Layer"
+ * import { Keepable, RunStore } from "checkrein/store"
+ *
+ * declare const made: Effect.Effect<RunStore.RunStore["Service"]>
+ *
+ * const MyStore = Layer.effect(RunStore.RunStore, Effect.map(made, Keepable.only))
+ * ```
+ */
 export const only = (store: Store): Store => {
   const unless = <A, E>(refused: RunStoreError | undefined, effect: () => Effect.Effect<A, E>) =>
     refused === undefined ? effect() : Effect.fail(refused)

@@ -1,4 +1,5 @@
 export * as BudgetPool from "./BudgetPool.ts"
+export * as Keepable from "./Keepable.ts"
 export * as MemoryBudgetPool from "./MemoryBudgetPool.ts"
 export * as MemoryRunStore from "./MemoryRunStore.ts"
 export * as RunStore from "./RunStore.ts"

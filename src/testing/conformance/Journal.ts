@@ -135,7 +135,7 @@ export const cases: ReadonlyArray<Case> = [
       const other = "a\ufffd"
       yield* store.append(append(other, 0, 1, { agent: other, tags: [other] }))
       const refused = Effect.fnUntraced(function* <A>(effect: Effect.Effect<A, unknown, Scope.Scope>) {
-        const error = yield* failureOf(effect, "RunStoreError of the kind invalid")
+        const error = yield* failureOf(effect, "RunStoreError of the kind invalid (see Keepable.only)")
         same(error instanceof RunStoreError && error.kind, "invalid")
       })
       for (const bad of ["a\u0000", "a\ud800", "\udc00a", "\ude00\ud800"]) {
