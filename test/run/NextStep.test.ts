@@ -6,6 +6,7 @@ import type { Body } from "../../src/run/RunEvent.ts"
 import {
   type Asked,
   call,
+  dateOf,
   decided,
   digestOf,
   ran,
@@ -43,6 +44,12 @@ const brief = (step: Step): ReadonlyArray<unknown> => {
     default:
       return [step._tag, ...step.calls.map((call) => call.callId)]
   }
+}
+
+/** What comes next at the date of the event so many after the last. */
+const decidesAt = (bodies: ReadonlyArray<Written>, later: number) => {
+  const state = stateOf(bodies)
+  return expect(brief(nextStep(state, plain, state.elapsedMs, dateOf(state.seq + later, state.elapsedMs))))
 }
 
 const decides = (bodies: ReadonlyArray<Written>, rules?: Rules, elapsedMs?: number) =>
@@ -573,6 +580,38 @@ describe("calls of one turn", () => {
       decided(remove, "approved", { args, argsDigest: digestOf(args) })
     ])
     expect(step).toMatchObject({ _tag: "ExecuteCalls", calls: [{ callId: "remove", args }] })
+  })
+
+  it("a call whose approval has expired is asked about again, before any other starts", () => {
+    const bodies = one({}, [read, remove])
+    // The next event would be the fourth after the last of these.
+    const expires = dateOf(bodies.length + 4, bodies.length)
+    const approved = [...bodies, decided(remove, "approved", { expires })]
+    decidesAt(approved, 2).toEqual(["ExecuteCalls", "read"])
+    decidesAt(approved, 3).toEqual(["AskAgain", "remove"])
+    decidesAt(approved, 9).toEqual(["AskAgain", "remove"])
+    decides(approved).toEqual(["ExecuteCalls", "read"])
+  })
+
+  it("a child run that was started in time goes on, whenever", () => {
+    const child = call(tools.child, "child")
+    const expires = dateOf(6, 6)
+    const required: Body = {
+      type: "approval_required",
+      callId: "child",
+      tool: child.spec.tool,
+      args: child.args,
+      argsDigest: digestOf(child.args)
+    }
+    const asked = one({}, [child]).map((body) =>
+      body.type === "turn"
+        ? { ...body, calls: body.calls.map((each) => ({ ...each, agent: true as const })) }
+        : body
+    )
+    const approved = [...asked, required, decided(child, "approved", { expires })]
+    decidesAt(approved, 9).toEqual(["AskAgain", "child"])
+    const cut = [...approved, start(child), suspended(child, "approval"), resumed]
+    decidesAt(cut, 9).toEqual(["ExecuteCalls", "child"])
   })
 
   it("an approval of other arguments than the call has is no approval", () => {

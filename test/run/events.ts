@@ -10,9 +10,10 @@ import * as Schema from "effect/Schema"
 import * as Digest from "../../src/loop/Digest.ts"
 import { apply, begin } from "../../src/run/Apply.ts"
 import { type Draft, snapshot } from "../../src/run/Draft.ts"
+import { hasExpired } from "../../src/run/Expiry.ts"
 import { fold } from "../../src/run/Fold.ts"
 import * as Limits from "../../src/run/Limits.ts"
-import type { AssistantMessage, ToolCallPart } from "../../src/run/Message.ts"
+import { type AssistantMessage, callsOf, type ToolCallPart } from "../../src/run/Message.ts"
 import type { Rules, Step } from "../../src/run/NextStep.ts"
 import { nextStep } from "../../src/run/NextStep.ts"
 import type { Body, Of, PlannedCall, RunEvent, Suspension } from "../../src/run/RunEvent.ts"
@@ -48,11 +49,15 @@ export interface Options {
 /** A body that happens when the run has been driven for `elapsedMs`; by default a millisecond after the one before it. */
 export type Written = Body | (Body & { readonly elapsedMs: number })
 
+/** The date of the event of this number. */
+export const dateOf = (seq: number, elapsedMs: number): string =>
+  new Date(1_700_000_000_000 + seq * 1000 + Math.round(elapsedMs)).toISOString()
+
 const dated = (runId: string, seq: number, elapsedMs: number, body: Body): RunEvent => ({
   v: version,
   runId,
   seq,
-  at: new Date(1_700_000_000_000 + seq * 1000 + Math.round(elapsedMs)).toISOString(),
+  at: dateOf(seq, elapsedMs),
   elapsedMs,
   ...body
 })
@@ -363,6 +368,8 @@ export const simulate = (numbers: ReadonlyArray<number>, options: Options = {}):
     }
   }
   const now = (): RunState => snapshot(draft!)
+  /** The date of the next event, or of one so many later. */
+  const date = (later = 0): string => dateOf(events.length + later, elapsedMs)
   const pass = (...ms: readonly [number, ...Array<number>]) => {
     elapsedMs += tape.pick(ms)
   }
@@ -521,7 +528,7 @@ export const simulate = (numbers: ReadonlyArray<number>, options: Options = {}):
     append({ ...body, message }, ...waits.map(approvalRequired))
   }
 
-  const approvalRequired = ({ args, callId, spec }: Asked): Body => ({
+  const approvalRequired = ({ args, callId, spec }: Asked): Extract<Body, { type: "approval_required" }> => ({
     type: "approval_required",
     callId,
     tool: spec.tool,
@@ -621,7 +628,7 @@ export const simulate = (numbers: ReadonlyArray<number>, options: Options = {}):
       const content = brought.get(sameCall(pending))
       if (content !== undefined && tape.once(5)) {
         append(result(toAsked(pending), { disposition: "cached", content }))
-      } else {
+      } else if (!hasExpired(pending, date())) {
         append(start(toAsked(pending), pending.attempts + 1))
         running.push(pending)
       }
@@ -643,7 +650,7 @@ export const simulate = (numbers: ReadonlyArray<number>, options: Options = {}):
 
   const decide = (pending: PendingCall) => {
     const asked = toAsked(pending)
-    const luck = tape.below(5)
+    const luck = tape.below(6)
     if (luck === 0) return
     const command = ++commands
     switch (luck) {
@@ -653,9 +660,13 @@ export const simulate = (numbers: ReadonlyArray<number>, options: Options = {}):
         return append(decided(asked, "rejected", { command }))
       case 3:
         return append(decided(asked, "rejected", { reason: "not on a Friday", command }))
-      case 4: {
-        const args = { path: "edited" }
-        return append(decided(asked, "approved", { args, argsDigest: digestOf(args), command }))
+      case 4:
+      case 5: {
+        // What was started before is repeated with the same arguments.
+        const args = pending.attempts > 0 ? asked.args : { path: "edited" }
+        const edit = tape.once(2) ? {} : { args, argsDigest: digestOf(args) }
+        const until = luck === 4 ? {} : { expires: date(tape.pick([1, 2, 3, 8])), by: "ann" }
+        return append(decided(asked, "approved", { ...edit, ...until, command }))
       }
     }
   }
@@ -726,6 +737,18 @@ export const simulate = (numbers: ReadonlyArray<number>, options: Options = {}):
           )
         )
         return
+      case "AskAgain":
+        append(
+          ...step.calls.map((pending): Body => {
+            const { callId } = pending
+            const problem = "it has expired"
+            if (pending.attempts > 0) return { ...approvalRequired(toAsked(pending)), problem }
+            const parts = now().messages.flatMap((one) => (one.role === "assistant" ? callsOf(one) : []))
+            const args = parts.find(({ id }) => id === callId)?.params ?? null
+            return { ...approvalRequired({ ...toAsked(pending), args }), problem }
+          })
+        )
+        return
       case "Reconcile":
         append(
           ...step.calls.map(({ callId, tool }): Body => {
@@ -762,7 +785,7 @@ export const simulate = (numbers: ReadonlyArray<number>, options: Options = {}):
         if (waiting !== undefined && tape.once(4)) decide(waiting)
         if (decisions.length > endless)
           throw new Error(`this run does not end: ${decisions.length} decisions`)
-        const step = nextStep(now(), rules, elapsedMs)
+        const step = nextStep(now(), rules, elapsedMs, date())
         decisions.push({ at: events.length, elapsedMs, step })
         interpret(step)
         if (now().status === "running") danger()

@@ -9,6 +9,7 @@ import { checkLaws } from "../loop/laws.ts"
 import {
   asked,
   call,
+  dateOf,
   decided,
   digestOf,
   journals,
@@ -183,7 +184,7 @@ const refused = { ok: false, content: "Not run.", disposition: "refused" } as co
 const stored = (seq: number, body: Body, more: Partial<RunEvent> = {}): RunEvent => {
   const [event] = written([body])
   assert(event !== undefined)
-  return Object.assign({ ...event, seq, at: `2023-11-15T00:00:0${seq}.000Z`, elapsedMs: seq }, more)
+  return Object.assign({ ...event, seq, at: dateOf(seq, seq), elapsedMs: seq }, more)
 }
 
 const sequence: ReadonlyArray<Breach> = [
@@ -327,6 +328,15 @@ const turns: ReadonlyArray<Breach> = [
 
 const edited = { path: "edited" }
 const editing = { args: edited, argsDigest: digestOf(edited) }
+const page = call(tools.putAsk, "c9")
+/** A call that may be repeated was cut off, with the arguments that it was approved with for a while. */
+const again: Breach["events"] = [
+  ...one(page),
+  ask(page),
+  decided(page, "approved", { args: edited, argsDigest: digestOf(edited), expires: dateOf(6, 6) }),
+  start({ ...page, args: edited }),
+  resumed
+]
 
 const starts: ReadonlyArray<Breach> = [
   breach(1, "call c1 is started, and no turn has asked for it", begun, start(read)),
@@ -645,6 +655,60 @@ const people: ReadonlyArray<Breach> = [
     decided(mail, "not_required")
   ),
   breach(4, "call c5 (send_mail) is approved, and nobody was asked", ...one(mail), decided(mail, "approved")),
+  // The events are a second and a millisecond apart, and a turn is two of them.
+  breach(
+    4,
+    `call c4 (delete_file) is started although its approval has expired, at ${dateOf(4, 4)}`,
+    ...one(remove),
+    decided(remove, "approved", { expires: dateOf(4, 4) }),
+    start(remove)
+  ),
+  breach(
+    4,
+    "call c4 (delete_file) is approved with an approval that has expired",
+    ...one(remove),
+    decided(remove, "approved", { expires: dateOf(3, 3) })
+  ),
+  breach(
+    4,
+    "call c4 (delete_file) is approved with an approval that has expired",
+    ...one(remove),
+    decided(remove, "approved", { expires: "soon" })
+  ),
+  breach(
+    4,
+    "a person is asked about call c4 (delete_file), which is decided",
+    ...one(remove),
+    decided(remove, "approved", { expires: dateOf(5, 5) }),
+    ask(remove)
+  ),
+  breach(
+    4,
+    "call c4 (delete_file) is started although nobody has approved it",
+    ...one(remove),
+    decided(remove, "approved", { expires: dateOf(4, 4) }),
+    ask(remove),
+    start(remove)
+  ),
+  breach(
+    4,
+    "a person is asked about call c9 (put_page) with other arguments than it was started with",
+    ...again,
+    ask(page)
+  ),
+  breach(
+    4,
+    "call c9 (put_page) is approved with other arguments than it was started with",
+    ...again,
+    ask({ ...page, args: edited }),
+    decided({ ...page, args: { path: "a third" } }, "approved", { args: { path: "a third" } })
+  ),
+  breach(
+    5,
+    "it says what an event of version 1 cannot say",
+    ...one(remove),
+    stored(3, decided(remove, "approved", { expires: dateOf(9, 9) }), { v: 1 })
+  ),
   breach(
     4,
     "call c4 (delete_file) is decided about with the digest of other arguments",

@@ -1,7 +1,7 @@
 /**
  * One driver at a time: what the numbers, the dates and the ends of a journal say.
  */
-import { type RunEvent, version } from "../../run/RunEvent.ts"
+import { type RunEvent, version, versionOf } from "../../run/RunEvent.ts"
 import { broken, type Problem } from "./Law.ts"
 import type { Ledger } from "./Ledger.ts"
 
@@ -18,6 +18,9 @@ function* numbers(before: Ledger, event: RunEvent): Generator<Problem> {
     yield broken(5, `it is of run ${event.runId}, in the journal of run ${before.runId}`)
   }
   if (event.v < 1 || event.v > version) yield broken(5, `there is no version ${event.v} of events`)
+  else if (event.v < versionOf(event)) {
+    yield broken(5, `it says what an event of version ${event.v} cannot say`)
+  }
   if (before.previous === undefined && event.type !== "run_started") {
     yield broken(5, `a run begins with run_started, and not with ${event.type}`)
   }

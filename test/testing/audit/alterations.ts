@@ -26,6 +26,7 @@ import {
 } from "./callAlterations.ts"
 import {
   about,
+  asksAgain,
   breaksIf,
   has,
   type Mutant,
@@ -272,7 +273,9 @@ function* envelope(event: RunEvent, place: Place): Generator<Alteration> {
   if (before.length === 0) return
   yield { field: "runId", verdict: "breaks", event: { ...event, runId: "another" } }
   yield { field: "seq", verdict: "breaks", event: { ...event, seq: event.seq + 1 } }
-  yield { field: "at", verdict: "harmless", event: { ...event, at: "1961-04-12T06:07:00.000Z" } }
+  // A date is looked at where something has expired by it.
+  const verdict = breaksIf(asksAgain(event, place))
+  yield { field: "at", verdict, event: { ...event, at: "1961-04-12T06:07:00.000Z" } }
 }
 
 /** Every mutant of a journal with one field of one event altered. */

@@ -176,7 +176,10 @@ export function* approvalRequired(event: Of<"approval_required">): Generator<Alt
 /** What was decided about a call. */
 export function* approvalResolved(event: Of<"approval_resolved">, { rest }: Place): Generator<Alteration> {
   const { callId, decision } = event
-  const later = about(rest, callId)
+  const after = about(rest, callId)
+  // Only until a person is asked again, because it has expired.
+  const askedAgain = after.findIndex(({ type }) => type === "approval_required")
+  const later = askedAgain < 0 ? after : after.slice(0, askedAgain)
   const started = later.some(({ type }) => type === "tool_start")
   const said = (disposition: Of<"tool_result">["disposition"]) =>
     later.some((one) => one.type === "tool_result" && one.disposition === disposition)
@@ -185,11 +188,25 @@ export function* approvalResolved(event: Of<"approval_resolved">, { rest }: Plac
   yield { field: "argsDigest", verdict: "breaks", event: { ...event, argsDigest: otherDigest } }
   yield { field: "args", verdict: "breaks", event: { ...event, args: { ...otherArgs, and: "more" } } }
   if (decision === "approved") {
-    const verdict = breaksIf(started || said("refused"))
+    const verdict = breaksIf(started || said("refused") || askedAgain >= 0)
     yield { field: "decision", verdict, event: { ...event, decision: "rejected" } }
     yield { field: "decision", verdict: "breaks", event: { ...event, decision: "not_required" } }
     const other = { args: otherArgs, argsDigest: Digest.ofArgs(otherArgs) }
     yield { field: "args and argsDigest", verdict: breaksIf(started), event: { ...event, ...other } }
+    yield { field: "expires", verdict: "breaks", event: { ...event, expires: event.at } }
+    const [start] = later.filter(({ type }) => type === "tool_start")
+    if (start !== undefined) {
+      yield { field: "expires", verdict: "breaks", event: { ...event, v: 2, expires: start.at } }
+      const justBefore = new Date(Date.parse(start.at) + 1).toISOString()
+      const again = later.filter(({ type }) => type === "tool_start").length > 1
+      const verdict = again || askedAgain >= 0 ? "open" : "harmless"
+      yield { field: "expires", verdict, event: { ...event, v: 2, expires: justBefore } }
+    }
+    if (event.expires !== undefined) {
+      const { expires: _, ...forever } = event
+      yield { field: "expires", verdict: breaksIf(askedAgain >= 0), event: forever }
+      yield { field: "v", verdict: "breaks", event: { ...event, v: 1 } }
+    }
   } else if (decision === "rejected") {
     yield { field: "decision", verdict: breaksIf(told), event: { ...event, decision: "approved" } }
     yield { field: "reason", verdict: breaksIf(told), event: { ...event, reason: "for another reason" } }

@@ -48,6 +48,7 @@ const tools = Toolkit.make(
   reader("read"),
   writer("write"),
   guarded("remove"),
+  guarded("put").annotate(Tool.Idempotent, true),
   // Away the first time, and then there.
   reader("fetch"),
   writer("push"),
@@ -73,6 +74,7 @@ const handlers = Effect.sync(() => {
       q === "gone" ? Effect.fail(ToolFailure.recoverable("no such file")) : Effect.succeed(`content of ${q}`),
     write: ({ q }) => Effect.succeed(`wrote ${q}`),
     remove: ({ q }) => Effect.succeed(`removed ${q}`),
+    put: ({ q }) => Effect.succeed(`put ${q}`),
     fetch: ({ q }) => later(`fetch ${q}`, {}),
     push: ({ q }) => later(`push ${q}`, { notExecuted: true }),
     slow: ({ q }) => Effect.as(Effect.sleep("10 seconds"), `content of ${q}`),
@@ -262,9 +264,42 @@ const lived = <E>(
     return { name, events, children: journals }
   }).pipe(Effect.provide(MemoryRunStore.layer), Effect.orDie)
 
+/** Approvals that expire: before they are taken in, while a call waits behind another, and after a call was cut off. */
+const expiry = Effect.gen(function* () {
+  const agent = agentOf(
+    model([
+      turn(call("remove", "d1", "a"), call("remove", "d2", "b")),
+      turn(call("put", "p1"), call("remove", "d3", "c")),
+      Scripted.text("done")
+    ])
+  )
+  const decide = (callId: string, decision: Agent.Decision) =>
+    Agent.decide({ runId: "r", callId }, decision, { by: "ann" })
+  const resume = Effect.suspend(() => Agent.outcome(Agent.resume(agent, "r")))
+  yield* Agent.outcome(Agent.run(agent, "go", { runId: "r" }))
+  yield* decide("d1", Agent.approve({ expires: "1 minute" }))
+  yield* decide("d2", Agent.approve({ args: { q: "old" }, expires: "1 hour" }))
+  yield* TestClock.adjust("1 minute")
+  yield* resume
+  yield* TestClock.adjust("1 hour")
+  yield* decide("d1", Agent.approve())
+  yield* resume
+  yield* decide("d2", Agent.approve({ expires: "1 hour" }))
+  yield* resume
+  yield* decide("p1", Agent.approve({ args: { q: "here" }, expires: "1 hour" }))
+  const before = (event: RunEvent) => event.type === "tool_result" && event.callId === "p1"
+  yield* Effect.exit(crashing(resume, { before }))
+  yield* TestClock.adjust("1 hour")
+  yield* resume
+  yield* decide("p1", Agent.approve())
+  yield* decide("d3", Agent.reject("no"))
+  yield* resume
+})
+
 /** Every run, to be lived through on the test clock. */
 export const runs: ReadonlyArray<Effect.Effect<Lived>> = [
   lived("people", people),
+  lived("expiry", expiry),
   lived("crash", crash),
   lived("children", children),
   lived("interruptions", interruptions),

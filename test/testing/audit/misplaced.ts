@@ -8,6 +8,7 @@ import { callsOf } from "../../../src/run/Message.ts"
 import type { Of, RunEvent } from "../../../src/run/RunEvent.ts"
 import {
   about,
+  asksAgain,
   breaksIf,
   changesCost,
   countsCalls,
@@ -85,7 +86,12 @@ const withoutToolResult = (place: Place, event: Of<"tool_result">): Verdict => {
   return then.type === "run_stopped" && then.reason === "cancelled" ? "harmless" : "open"
 }
 
-const withoutQuestion = ({ events, rest }: Place, event: Of<"approval_required">): Verdict => {
+const withoutQuestion = (place: Place, event: Of<"approval_required">): Verdict => {
+  const { events, rest } = place
+  const [following] = about(rest, event.callId)
+  if (asksAgain(event, place)) return following?.type === "approval_resolved" ? "breaks" : "open"
+  // What was wrong with a first decision is told with the same question.
+  if (following?.type === "approval_required" && event.problem === undefined) return "open"
   if (event.problem !== undefined || planOf(events, event.callId)?.approval === "required") return "harmless"
   const settled = rest.findIndex((one) => settles(one) && "callId" in one && one.callId === event.callId)
   const open = settled < 0 ? rest : rest.slice(0, settled)
@@ -97,6 +103,8 @@ const withoutQuestion = ({ events, rest }: Place, event: Of<"approval_required">
 const withoutDecision = ({ rest }: Place, { callId, decision }: Of<"approval_resolved">): Verdict => {
   const settled = rest.findIndex((one) => settles(one) && "callId" in one && one.callId === callId)
   const open = settled < 0 ? rest : rest.slice(0, settled + 1)
+  // It has expired unused, and whoever never knew of it is asked just the same.
+  if (about(open, callId)[0]?.type === "approval_required") return "open"
   const result = settled < 0 ? undefined : rest[settled]
   if (about(open, callId).some(({ type }) => type === "tool_start")) return "breaks"
   if (decision === "not_required" && has(open, "tool_start")) return "breaks"

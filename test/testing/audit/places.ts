@@ -58,6 +58,13 @@ export const about = (rest: ReadonlyArray<RunEvent>, callId: string): ReadonlyAr
 export const planOf = (events: ReadonlyArray<RunEvent>, callId: string): PlannedCall | undefined =>
   events.flatMap((event) => (event.type === "turn" ? event.calls : [])).find((call) => call.callId === callId)
 
+/** Whether a person is asked about a call again, because its approval has expired. */
+export const asksAgain = (event: RunEvent, { before }: Place): boolean => {
+  if (event.type !== "approval_required") return false
+  const last = about(before, event.callId).findLast(({ type }) => type.startsWith("approval_"))
+  return last?.type === "approval_resolved" && last.decision === "approved"
+}
+
 export const isEnd = (event: RunEvent): boolean =>
   event.type === "run_stopped" && event.status === "completed"
 
