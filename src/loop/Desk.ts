@@ -10,10 +10,12 @@ import type { Job } from "./Job.ts"
 import * as Plan from "./Plan.ts"
 import type { Outcome } from "./ToolOutcome.ts"
 
-/** A driver's desk. */
+/** A driver's desk. What is on it of a call stays until the call is settled. */
 export interface Desk {
   /** Results that may be reused, by tool and digest of the arguments. */
   readonly reusable: Map<string, string>
+  /** Whether a settled writer may still be running. Nobody hears of its end. */
+  writerLeft: boolean
   /** What child runs have used in all, by call. */
   readonly children: Map<string, ChildUse>
   /** When the running calls were started, by call. */
@@ -51,6 +53,7 @@ export const make = (job: Job, { messages }: Pick<RunState, "messages">): Desk =
   }
   return {
     reusable,
+    writerLeft: false,
     children: new Map(),
     startedMs: new Map(),
     evidence: new Map(),
@@ -61,6 +64,15 @@ export const make = (job: Job, { messages }: Pick<RunState, "messages">): Desk =
 
 /** Whether a call leaves the world as it was. A child run may have changed it, whatever its tool is annotated with. */
 const onlyReads = (call: PendingCall): boolean => call.effect === "read" && call.agent !== true
+
+/** Takes a call off the desk that has its result. */
+export const settled = (desk: Desk, { callId }: PendingCall): void => {
+  const left = desk.left.get(callId)
+  if (left !== undefined && !onlyReads(left)) desk.writerLeft = true
+  for (const notes of [desk.children, desk.startedMs, desk.evidence, desk.brought, desk.left]) {
+    notes.delete(callId)
+  }
+}
 
 /** The result that a call may reuse instead of being executed. What is said of an operation holds only when it is said. */
 export const known = (job: Job, desk: Desk, call: PendingCall): string | undefined => {
@@ -81,8 +93,9 @@ export const starts = (job: Job, desk: Desk, call: PendingCall): void => {
  */
 export const keep = (job: Job, desk: Desk, state: RunState, call: PendingCall, content: string): void => {
   const { dedupe } = job.policy
-  const settled = () => live(state).length === 0 && Array.from(desk.left.values()).every(onlyReads)
-  if (dedupe === "all" || (dedupe === "read-only" && onlyReads(call) && settled())) {
+  const isQuiet = () =>
+    live(state).length === 0 && !desk.writerLeft && Array.from(desk.left.values()).every(onlyReads)
+  if (dedupe === "all" || (dedupe === "read-only" && onlyReads(call) && isQuiet())) {
     desk.reusable.set(keyOf(call), content)
   }
 }

@@ -200,7 +200,11 @@ const executeAll = Effect.fnUntraced(function* (
     yield* Effect.raceFirst(all, Deferred.await(over))
   }
   const [last] = ends
-  if (last === undefined) return undefined
+  if (last === undefined) {
+    const waiting = new Set(journal.state().pending.map(({ callId }) => callId))
+    for (const { call } of running) if (!waiting.has(call.callId)) Desk.settled(desk, call)
+    return undefined
+  }
   journal.stage(...last.bodies)
   cutOff(job, journal, desk)
   return last.ending

@@ -4,6 +4,7 @@
  */
 import { assert, describe, it } from "@effect/vitest"
 import * as LanguageModel from "effect/ai/LanguageModel"
+import * as Model from "effect/ai/Model"
 import * as Tool from "effect/ai/Tool"
 import * as Toolkit from "effect/ai/Toolkit"
 import * as Duration from "effect/Duration"
@@ -604,7 +605,9 @@ describe("a provider that ignores its interruption", () => {
         )
     })
   )
-  const agent = worker({ limits: { time: "10 seconds" } }).pipe(Agent.provide(stubborn))
+  // A money limit needs a price, and the name around it is that of another model.
+  const named = Layer.merge(stubborn, Layer.succeed(Model.ModelName, "m"))
+  const agent = worker({ limits: { time: "10 seconds" } }).pipe(Agent.provide(named))
 
   it.effect("does not hold the run up at the deadline", () =>
     Effect.gen(function* () {
