@@ -1,12 +1,14 @@
 /**
  * `checkrein demo tasks`: six tasks about the log analyst's files, for a real model.
  */
+
 import * as Config from "effect/Config"
 import * as Command from "effect/cli/Command"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import type * as Tasks from "../demo/Tasks.ts"
+import { plain } from "../run/PlainText.ts"
 import { spent } from "./DemoScreen.ts"
 import * as Output from "./Output.ts"
 import * as Store from "./Store.ts"
@@ -32,7 +34,7 @@ const model = Layer.unwrap(
 const taskScreen = (number: number, outcome: Tasks.Outcome): string =>
   [
     `${number}. ${outcome.task}`,
-    `   ${outcome.answer === "" ? `no answer: ${outcome.detail}` : Output.plain(outcome.answer)}`,
+    `   ${outcome.answer === "" ? `no answer: ${outcome.detail}` : plain(outcome.answer)}`,
     `   ${spent(outcome)}`
   ].join("\n")
 

@@ -7,10 +7,9 @@ import type * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Agent from "../Agent.ts"
 import * as RunTrace from "../observe/RunTrace.ts"
-import * as Fold from "../run/Fold.ts"
 import type { Completed, RunExit } from "../run/RunExit.ts"
 import type * as RunState from "../run/RunState.ts"
-import { RunStore } from "../store/RunStore.ts"
+import { load, type RunStore } from "../store/RunStore.ts"
 import * as Ending from "./Ending.ts"
 import * as Output from "./Output.ts"
 
@@ -37,9 +36,8 @@ export const tell = (
 /** What a stop has left in the store. The run may not have got there: then that is what is told. */
 const tellStored = (telling: Telling) =>
   Effect.gen(function* () {
-    const store = yield* RunStore
-    const state = Fold.fold(yield* store.read(telling.where.root))
-    if (state !== undefined) yield* tell(state, telling)
+    const { state } = yield* load(telling.where.root)
+    yield* tell(state, telling)
   }).pipe(
     Effect.catchTag("RunNotFound", () =>
       Output.failed(telling.json, "Stopped", "stopped before the run had begun; nothing was stored")

@@ -1,12 +1,14 @@
 /**
  * How a run that is not running is told: in a sentence, as JSON, and with the commands by which it goes on.
  */
+
 import { cost } from "../observe/Pretty.ts"
 import { actionsOf, hasTold, resumeOf } from "../run/GoingOn.ts"
 import * as Handoff from "../run/Handoff.ts"
 import { countsAsFree } from "../run/HandoffText.ts"
 import type { Resource } from "../run/Limits.ts"
 import { textOf } from "../run/Message.ts"
+import { plain } from "../run/PlainText.ts"
 import * as RunExit from "../run/RunExit.ts"
 import { isAtLimit, type RunState } from "../run/RunState.ts"
 import * as HandoffScreen from "./HandoffScreen.ts"
@@ -161,7 +163,7 @@ export const waitingJson = (run: RunState) => ({
 export const earlier = ({ problem }: Pick<Call, "problem">): ReadonlyArray<string> =>
   problem === undefined
     ? []
-    : [`    an earlier decision could not be used: ${Output.plain(Output.oneLine(problem))}`]
+    : [`    an earlier decision could not be used: ${plain(Output.oneLine(problem))}`]
 
 /** The handoff of a run that is kept there. Nothing is to be done about one whose store ends with this process. */
 export const handoff = (run: RunState, where: Where): Handoff.Handoff => {
@@ -212,26 +214,26 @@ const handedOver = (handoff: Handoff.Handoff, most: number): ReadonlyArray<strin
 
 /** What is said on stderr about a run that stopped short of an answer. */
 export const told = (run: RunState, where: Where): string => {
-  const lines = [`checkrein: run ${Output.plain(run.runId)} stopped short: ${Output.plain(standing(run))}`]
+  const lines = [`checkrein: run ${plain(run.runId)} stopped short: ${plain(standing(run))}`]
   for (const call of RunExit.approvalsOf(run)) {
     const { args, callId, tool } = call
     lines.push(
-      `  ${Output.plain(tool)} ${Output.plain(JSON.stringify(args))} waits for a decision (call ${Output.plain(callId)})`,
+      `  ${plain(tool)} ${plain(JSON.stringify(args))} waits for a decision (call ${plain(callId)})`,
       ...earlier(call)
     )
   }
   for (const { args, callId, tool } of RunExit.unknownOf(run))
     lines.push(
-      `  ${Output.plain(tool)} ${Output.plain(JSON.stringify(args))} may or may not have happened (call ${Output.plain(callId)})`
+      `  ${plain(tool)} ${plain(JSON.stringify(args))} may or may not have happened (call ${plain(callId)})`
     )
   const question = RunExit.questionOf(run)
-  if (question !== undefined) lines.push(`  it asks: ${Output.plain(question.text)}`)
+  if (question !== undefined) lines.push(`  it asks: ${plain(question.text)}`)
   const handoff = handoffOf(run, where)
   const last = lastWords(run)
   if (handoff !== null && Store.isFleeting(where.store))
     lines.push(...handedOver(handoff, Number.POSITIVE_INFINITY))
   else if (handoff !== null) lines.push(...handedOver(handoff, mostLines), `In full: ${show(where, run)}`)
-  else if (last !== "" && run.reason !== "approval") lines.push(`  it last said: ${Output.plain(last)}`)
+  else if (last !== "" && run.reason !== "approval") lines.push(`  it last said: ${plain(last)}`)
   if (run.unpriced === true) lines.push(`  its cost: ${cost(run, `$${run.costUsd}`)}; ${countsAsFree}`)
   const commands = next(run, where)
   if (commands.length > 0) lines.push("To go on:", ...commands.map((text) => `  ${text}`))

@@ -1,8 +1,9 @@
 /**
  * A handoff as the command line shows it: fit for a terminal, in whole or in part.
  */
+
 import * as Handoff from "../run/Handoff.ts"
-import * as Output from "./Output.ts"
+import { plain } from "../run/PlainText.ts"
 
 /** The names of the parts of a handoff. */
 export type Part = Handoff.Section["name"]
@@ -24,8 +25,8 @@ export const parts = (
 ): ReadonlyArray<Shown> =>
   Handoff.sections(handoff)
     .filter(({ name }) => !saidElsewhere.has(name))
-    .map(({ lines, title }) => ({ title, lines: shortened(lines, most).map(Output.plain) }))
+    .map(({ lines, title }) => ({ title, lines: shortened(lines, most).map(plain) }))
 
 /** The whole handoff as Markdown. */
 export const markdown = (handoff: Handoff.Handoff): string =>
-  Handoff.toMarkdown(handoff).trimEnd().split("\n").map(Output.plain).join("\n")
+  Handoff.toMarkdown(handoff).trimEnd().split("\n").map(plain).join("\n")

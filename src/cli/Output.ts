@@ -5,6 +5,7 @@
  * A command prints its own result with `result`, its remarks with `note`, and fails with an error whose message is a
  * sentence; `settle` says that sentence and finds the exit code.
  */
+
 import { inspect } from "node:util"
 import * as Cause from "effect/Cause"
 import * as Console from "effect/Console"
@@ -16,6 +17,7 @@ import * as Effect from "effect/Effect"
 import type * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as Option from "effect/Option"
+import { plain } from "../run/PlainText.ts"
 import * as Password from "./Password.ts"
 
 /** How the process ends. */
@@ -91,12 +93,6 @@ export const stdoutColors: Effect.Effect<boolean> = Effect.sync(
 
 /** A text on one line. */
 export const oneLine = (text: string): string => text.trim().replace(/\s*\n\s*/g, " ")
-
-// Control characters and the marks that reorder text: what could take over the terminal.
-const unsafe = /[\p{Cc}\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]/gu
-
-/** What a model, a tool or a stored run says, fit for a terminal: one line, nothing that moves the cursor. */
-export const plain = (text: string): string => text.replace(unsafe, " ")
 
 /** The same for a text of several lines. */
 const lines = (text: string): string => text.split("\n").map(plain).join("\n")

@@ -1,7 +1,9 @@
 /**
  * What became of the runs that `checkrein runs recover` has looked at, for people and for programs.
  */
+
 import * as Effect from "effect/Effect"
+import { plain } from "../run/PlainText.ts"
 import type { RunState } from "../run/RunState.ts"
 import { load, type RunStore, type RunSummary } from "../store/RunStore.ts"
 import * as Ending from "./Ending.ts"
@@ -84,7 +86,7 @@ const part = (
     : [
         `${title(runs.length === 1 ? "1 run" : `${runs.length} runs`)}:`,
         ...runs.flatMap(({ next = [], runId, says }) => [
-          `  ${Output.plain(runId)}  ${Output.plain(says)}`,
+          `  ${plain(runId)}  ${plain(says)}`,
           ...next.map((command) => `    ${command}`)
         ])
       ]

@@ -1,7 +1,9 @@
 /**
  * `checkrein runs audit`: holds a stored run, and every run below it, to the laws.
  */
+
 import * as Effect from "effect/Effect"
+import { plain } from "../run/PlainText.ts"
 import * as Audit from "../testing/Audit.ts"
 import * as Output from "./Output.ts"
 import * as StoredRun from "./StoredRun.ts"
@@ -38,7 +40,7 @@ const screen = (report: Audit.Report): string => {
     findings.length === 0
       ? "no law is broken"
       : `the laws are broken ${findings.length === 1 ? "once" : `${findings.length} times`}`
-  return [`${runId}: ${verdict}: ${looked(report)}`, ...broken(report)].map(Output.plain).join("\n")
+  return [`${runId}: ${verdict}: ${looked(report)}`, ...broken(report)].map(plain).join("\n")
 }
 
 /** Audits a run; ends with 3 if a law is broken. */

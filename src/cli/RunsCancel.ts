@@ -1,9 +1,11 @@
 /**
  * `checkrein runs cancel`: stops a run, whoever drives it.
  */
+
 import * as Effect from "effect/Effect"
 import * as Stream from "effect/Stream"
 import * as Agent from "../Agent.ts"
+import { plain } from "../run/PlainText.ts"
 import { RunStore, type RunSummary } from "../store/RunStore.ts"
 import * as Ending from "./Ending.ts"
 import * as Output from "./Output.ts"
@@ -53,13 +55,13 @@ export const cancel = (input: Input) =>
     const before = yield* store.summary(id)
     if (isOver(before)) {
       const { status } = before
-      const text = `Nobody drives run ${Output.plain(id)}: it is ${Output.plain(Ending.standing(before))}`
+      const text = `Nobody drives run ${plain(id)}: it is ${plain(Ending.standing(before))}`
       return yield* Output.result(json, { runId: id, cancelled: false, status }, text)
     }
     yield* Agent.cancel(id, reason)
     if (!isOver(yield* store.summary(id))) yield* untilStopped(input, before.seq)
     const after = yield* store.summary(id)
     const { status } = after
-    const text = `Run ${Output.plain(id)} has stopped: ${Output.plain(Ending.standing(after))}`
+    const text = `Run ${plain(id)} has stopped: ${plain(Ending.standing(after))}`
     yield* Output.result(json, { runId: id, cancelled: after.reason === "cancelled", status }, text)
   }).pipe(StoredRun.inStore(input.store))

@@ -1,12 +1,14 @@
 /**
  * `checkrein runs approve | reject | answer | resolve`: what a person says about a call, or to a question.
  */
+
 import * as Data from "effect/Data"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import type * as Schema from "effect/Schema"
 import * as Agent from "../Agent.ts"
 import * as Nesting from "../loop/Nesting.ts"
+import { plain } from "../run/PlainText.ts"
 import { load, RunStore, type RunSummary, rootOf } from "../store/RunStore.ts"
 import * as AgentOf from "./AgentOf.ts"
 import * as Ending from "./Ending.ts"
@@ -89,7 +91,7 @@ const afterwards = (input: Said, { callId, recorded, runId, text }: Recorded) =>
   Effect.gen(function* () {
     const root = yield* rootOf(runId)
     if (input.resume) {
-      yield* Output.note(`Recorded: ${Output.plain(text)}.`)
+      yield* Output.note(`Recorded: ${plain(text)}.`)
       const resuming = Resume.resume({ ...input, id: root.runId, force: false, message: Option.none() })
       return yield* Effect.mapError(resuming, notResumed)
     }
@@ -99,7 +101,7 @@ const afterwards = (input: Said, { callId, recorded, runId, text }: Recorded) =>
     yield* Output.result(
       input.json,
       { runId, callId, recorded, next: [next] },
-      `Recorded: ${Output.plain(text)}. It counts when the run is resumed:\n  ${next}`
+      `Recorded: ${plain(text)}. It counts when the run is resumed:\n  ${next}`
     )
   })
 

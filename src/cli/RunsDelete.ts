@@ -2,9 +2,11 @@
  * `checkrein runs delete`: deletes a run, or many by their age and what they are, with everything that is stored
  * of them.
  */
+
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
+import { plain } from "../run/PlainText.ts"
 import type { RunStatus } from "../run/RunEvent.ts"
 import { deleteOlderThan, RunStore, rootOf } from "../store/RunStore.ts"
 import * as Ending from "./Ending.ts"
@@ -83,7 +85,7 @@ export const remove = (input: Input) =>
     const [only] = deleted
     const text =
       deleted.length === 1 && only !== undefined
-        ? `Deleted run ${Output.plain(only)}.`
+        ? `Deleted run ${plain(only)}.`
         : `Deleted ${deleted.length} runs.`
     yield* Output.result(input.json, { deleted }, text)
   })

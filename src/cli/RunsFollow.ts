@@ -2,6 +2,7 @@
  * `checkrein runs show --follow`: what is stored of a run, as it comes, up to its next stop. It only watches: the run may
  * be driven anywhere, and goes on when the watching ends.
  */
+
 import * as Cause from "effect/Cause"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
@@ -10,6 +11,7 @@ import type * as Option from "effect/Option"
 import * as Stream from "effect/Stream"
 import * as Agent from "../Agent.ts"
 import { prettyInTurn } from "../observe/Pretty.ts"
+import { plain } from "../run/PlainText.ts"
 import type { RunEvent } from "../run/RunEvent.ts"
 import { load, RunStore, rootOf } from "../store/RunStore.ts"
 import * as AgentOf from "./AgentOf.ts"
@@ -43,7 +45,7 @@ const watchDriver = Effect.fnUntraced(function* (where: Ending.Where) {
     const isFree = yield* StoredRun.isFree(where.root)
     if (isFree && !wasFree)
       yield* Output.note(
-        `Nobody drives run ${Output.plain(where.root)}: its process has died, or it waits for one. To have it go on: ${Ending.resume(where)}`
+        `Nobody drives run ${plain(where.root)}: its process has died, or it waits for one. To have it go on: ${Ending.resume(where)}`
       )
     wasFree = isFree
     yield* Effect.sleep(between)

@@ -7,6 +7,7 @@ import * as CliOutput from "effect/cli/CliOutput"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { cost } from "../observe/Pretty.ts"
+import { plain } from "../run/PlainText.ts"
 import type { RunStatus } from "../run/RunEvent.ts"
 import { RunStore, type RunSummary } from "../store/RunStore.ts"
 import { words } from "./Ending.ts"
@@ -40,7 +41,7 @@ export const age = (ms: number): string => {
 
 /** Rows with their columns aligned; the first row is the head. */
 export const table = (rows: ReadonlyArray<ReadonlyArray<string>>): string => {
-  const clean = rows.map((row) => row.map(Output.plain))
+  const clean = rows.map((row) => row.map(plain))
   const widths = (clean[0] ?? []).map((_, column) =>
     Math.max(...clean.map((row) => CliOutput.displayWidth(row[column] ?? "")))
   )

@@ -2,6 +2,7 @@
  * `checkrein runs recover`: takes over the runs that nobody drives although they have not stopped, which is what a
  * process leaves behind that has died, and drives them until they stop.
  */
+
 import * as Cause from "effect/Cause"
 import * as Console from "effect/Console"
 import * as Effect from "effect/Effect"
@@ -12,6 +13,7 @@ import * as Semaphore from "effect/Semaphore"
 import * as Agent from "../Agent.ts"
 import { prettyInTurn } from "../observe/Pretty.ts"
 import * as RunTrace from "../observe/RunTrace.ts"
+import { plain } from "../run/PlainText.ts"
 import { RunBusy, RunStore, type RunSummary } from "../store/RunStore.ts"
 import * as AgentOf from "./AgentOf.ts"
 import * as Drive from "./Drive.ts"
@@ -53,7 +55,7 @@ const progress = Layer.effect(
     return {
       write: (event) => {
         const text = pretty(event)
-        if (text !== undefined) console.error(`${Output.plain(event.runId)}  ${text}`)
+        if (text !== undefined) console.error(`${plain(event.runId)}  ${text}`)
       }
     }
   })

@@ -1,14 +1,17 @@
 /**
  * `checkrein runs show`: one run in words.
  */
+
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import type * as Option from "effect/Option"
 import { cost, prettyInTurn } from "../observe/Pretty.ts"
 import type { Command } from "../run/Command.ts"
+import { isVoid } from "../run/Expiry.ts"
 import type { Handoff } from "../run/Handoff.ts"
 import { countsAsFree } from "../run/HandoffText.ts"
 import { callsOf, type Message, textOf } from "../run/Message.ts"
+import { plain } from "../run/PlainText.ts"
 import type { RunEvent } from "../run/RunEvent.ts"
 import * as RunExit from "../run/RunExit.ts"
 import * as RunState from "../run/RunState.ts"
@@ -92,9 +95,9 @@ const transcript = ({ messages }: RunState.RunState, full: boolean): ReadonlyArr
     if (full)
       return `  ${role}  ${contentOf(message)
         .split("\n")
-        .map(Output.plain)
+        .map(plain)
         .join(`\n${" ".repeat(13)}`)}`
-    return `  ${role}  ${cut(Output.plain(Output.oneLine(contentOf(message))), 100)}`
+    return `  ${role}  ${cut(plain(Output.oneLine(contentOf(message))), 100)}`
   })
   if (hidden > 0) lines.splice(2, 0, `  … ${hidden} more messages; --full shows them`)
   return lines
@@ -106,7 +109,10 @@ interface Said {
   readonly command: Exclude<Command, { readonly type: "cancel" }>
 }
 
-/** The first word about each call, which is the one that counts; a child's calls have their word in the child's inbox. */
+/**
+ * The first word about each call, which is the one that counts unless it has expired; a child's calls have their word in
+ * the child's inbox.
+ */
 const saidAbout = Effect.fnUntraced(function* (state: RunState.RunState) {
   const store = yield* RunStore
   const question = RunExit.questionOf(state)
@@ -115,10 +121,12 @@ const saidAbout = Effect.fnUntraced(function* (state: RunState.RunState) {
     ...RunExit.unknownOf(state),
     ...(question === undefined ? [] : [question])
   ]
+  const now = new Date(yield* Clock.currentTimeMillis).toISOString()
   const said = new Map<string, Said>()
   for (const runId of new Set([state.runId, ...calls.map((call) => call.runId)])) {
-    for (const { command } of yield* store.inbox(runId, runId === state.runId ? state.inbox : 0)) {
-      if (command.type === "cancel") continue
+    const { inbox } = runId === state.runId ? state : yield* store.summary(runId)
+    for (const { command } of yield* store.inbox(runId, inbox)) {
+      if (command.type === "cancel" || isVoid(command, now)) continue
       const name = Ending.nameOf({ runId, callId: command.callId })
       const waits = runId === state.runId || calls.some((call) => Ending.nameOf(call) === name)
       if (waits && !said.has(name)) said.set(name, { runId, command })
@@ -129,14 +137,16 @@ const saidAbout = Effect.fnUntraced(function* (state: RunState.RunState) {
 
 const decisions = (said: Iterable<Said>): ReadonlyArray<string> =>
   [...said].map(({ command }) => {
-    const by = command.by === undefined ? "" : ` by ${Output.plain(command.by)}`
+    const by = command.by === undefined ? "" : ` by ${plain(command.by)}`
     const what =
       command.type === "decide"
         ? command.decision
         : command.type === "answer"
           ? "answered"
           : Ending.words(command.outcome)
-    return `  call ${Output.plain(command.callId)}: ${what}${by}; it counts when the run is resumed`
+    const until =
+      command.type === "decide" && command.expires !== undefined ? ` until ${plain(command.expires)}` : ""
+    return `  call ${plain(command.callId)}: ${what}${by}${until}; it counts when the run is resumed`
   })
 
 const journal = (events: ReadonlyArray<RunEvent>): ReadonlyArray<string> => {
@@ -150,15 +160,14 @@ const journal = (events: ReadonlyArray<RunEvent>): ReadonlyArray<string> => {
 /** What is taken up with the run stands below what people have to settle. */
 const waiting = (state: RunState.RunState, handoff: Handoff | undefined): ReadonlyArray<string> => {
   const line = (what: string) => (call: RunExit.ApprovalRequired["calls"][number]) =>
-    `  ${what} ${Output.plain(call.callId)}: ${Output.plain(call.tool)} ${Output.plain(JSON.stringify(call.args))}`
+    `  ${what} ${plain(call.callId)}: ${plain(call.tool)} ${plain(JSON.stringify(call.args))}`
   const question = RunExit.questionOf(state)
   return [
     ...RunExit.approvalsOf(state).flatMap((call) => [line("call")(call), ...Ending.earlier(call)]),
     ...RunExit.unknownOf(state).map(line("call of unknown outcome")),
-    ...(question === undefined ? [] : [`  asks: ${Output.plain(question.text)}`]),
+    ...(question === undefined ? [] : [`  asks: ${plain(question.text)}`]),
     ...(handoff?.waiting.calls ?? []).map(
-      ({ args, callId, tool }) =>
-        `  to be resumed, for call ${Output.plain(callId)}: ${Output.plain(tool)} ${Output.plain(args)}`
+      ({ args, callId, tool }) => `  to be resumed, for call ${plain(callId)}: ${plain(tool)} ${plain(args)}`
     )
   ]
 }
@@ -233,20 +242,20 @@ const standing = (input: Input) =>
           : `, and a process drives it, unless that has died in the last ${yield* StoredRun.deadFor} s`
     const answer = state.status === "completed" ? Ending.answerOf(state) : ""
     const text = [
-      `${Output.plain(state.runId)} is ${Output.plain(Ending.standing(state))}${alive}`,
-      `  agent       ${Output.plain(state.agent)}`,
+      `${plain(state.runId)} is ${plain(Ending.standing(state))}${alive}`,
+      `  agent       ${plain(state.agent)}`,
       `  started     ${state.startedAt} (${ago(state.startedAt)}), last event ${ago(state.updatedAt)}`,
-      ...(state.tags === undefined ? [] : [`  tags        ${Output.plain(state.tags.join(", "))}`]),
+      ...(state.tags === undefined ? [] : [`  tags        ${plain(state.tags.join(", "))}`]),
       ...(state.parent === undefined
         ? []
-        : [`  child of    ${Output.plain(state.parent.runId)}, call ${Output.plain(state.parent.callId)}`]),
-      ...(after === undefined ? [] : [`  follows     ${Output.plain(after)}`]),
+        : [`  child of    ${plain(state.parent.runId)}, call ${plain(state.parent.callId)}`]),
+      ...(after === undefined ? [] : [`  follows     ${plain(after)}`]),
       ...section("Used", spent(state)),
       ...found(handoff),
       ...section(`Transcript (${state.messages.length} messages)`, transcript(state, input.full)),
       ...section("Waits for", waiting(state, handoff)),
       ...section("Decided", decisions(said.values())),
-      ...section("Answer", answer === "" ? [] : answer.split("\n").map((line) => `  ${Output.plain(line)}`)),
+      ...section("Answer", answer === "" ? [] : answer.split("\n").map((line) => `  ${plain(line)}`)),
       ...section(
         "To go on",
         next.map((command) => `  ${command}`)

@@ -1,7 +1,7 @@
 /**
  * Arguments as they are written in a command that a person is told to run.
  */
-import { plain } from "./Output.ts"
+import { plain } from "../run/PlainText.ts"
 
 const escaped = (character: string): string => {
   const code = character.charCodeAt(0)

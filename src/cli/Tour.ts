@@ -2,11 +2,13 @@
  * What `checkrein` does without arguments: every way in which a run can end, for real and on one screen. The model is
  * scripted, everything else is as it is with a real one, the store on disk included.
  */
+
 import * as Console from "effect/Console"
 import * as Effect from "effect/Effect"
 import type * as Catalogue from "../demo/Catalogue.ts"
 import * as Demo from "../demo/Demo.ts"
 import * as RunTrace from "../observe/RunTrace.ts"
+import { plain } from "../run/PlainText.ts"
 import { load } from "../store/RunStore.ts"
 import * as Ending from "./Ending.ts"
 import * as Output from "./Output.ts"
@@ -80,7 +82,7 @@ const shown = Effect.fnUntraced(function* ({ options, scenario, title, why }: St
   )
   const { state } = yield* load(runId)
   const answer = Ending.answerOf(state)
-  if (answer !== "") yield* Output.print(`   It answers: ${Output.plain(answer)}`)
+  if (answer !== "") yield* Output.print(`   It answers: ${plain(answer)}`)
   const [next, other] = Ending.next(state, {
     store,
     agent: undefined,

@@ -1,6 +1,7 @@
 /**
  * Events for people: one short line each, for a terminal.
  */
+import { plain } from "../run/PlainText.ts"
 import type { LiveEvent, Of } from "../run/RunEvent.ts"
 
 /** How lines look. */
@@ -48,7 +49,7 @@ const line = (
   options: PrettyOptions | undefined,
   unpriced: boolean
 ): string | undefined => {
-  const text = render(event, options?.colors === true ? ansi : plain, options?.width ?? 72, unpriced)
+  const text = render(event, options?.colors === true ? ansi : uncoloured, options?.width ?? 72, unpriced)
   return text === undefined ? undefined : "  ".repeat(depth(event.runId)) + text
 }
 
@@ -73,7 +74,7 @@ const codes: { readonly [name in Colour]: string } = {
   cyan: "36"
 }
 const ansi: Paint = (colour, text) => `\u001b[${codes[colour]}m${text}\u001b[0m`
-const plain: Paint = (_, text) => text
+const uncoloured: Paint = (_, text) => text
 
 const render = (event: LiveEvent, paint: Paint, width: number, unpriced: boolean): string | undefined => {
   const short = (text: string) => shorten(text, width)
@@ -200,15 +201,9 @@ const duration = (ms: number): string => {
   return `${Math.floor(seconds / 60)} min ${seconds % 60} s`
 }
 
-// Control characters, line separators and the marks that reorder text: what could take over the terminal or the line.
-const unsafe = /[\p{Cc}\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]+/gu
-
 const shorten = (text: string, width: number): string => {
   // Cut first, so that a long result costs no more than a short one; and cut between characters, not inside of one.
-  const head = text
-    .slice(0, width * 2)
-    .replace(unsafe, " ")
-    .trim()
+  const head = plain(text.slice(0, width * 2)).trim()
   if (head.length <= width && text.length <= width * 2) return head
   const cut = head.slice(0, width - 1)
   return `${/[\ud800-\udbff]$/.test(cut) ? cut.slice(0, -1) : cut}…`

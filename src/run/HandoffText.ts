@@ -4,7 +4,9 @@
  * What a model, a tool or a person has written stands in code spans and quotations, so that it can neither look like a
  * part of the handoff nor move a cursor.
  */
+
 import type * as Handoff from "./Handoff.ts"
+import { plain } from "./PlainText.ts"
 import { isAtLimit } from "./RunState.ts"
 
 const titles = [
@@ -34,12 +36,9 @@ export interface Section {
   readonly lines: ReadonlyArray<string>
 }
 
-// Control characters and the marks that reorder text: what could take over a terminal or a line.
-const unsafe = /[\p{Cc}\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]+/gu
-
 /** A text as a code span on one line, whatever backticks are in it. */
 const code = (text: string): string => {
-  const line = text.replace(unsafe, " ").trim()
+  const line = plain(text).trim()
   const ticks = Math.max(0, ...(line.match(/`+/g) ?? []).map((run) => run.length))
   const fence = "`".repeat(ticks + 1)
   return ticks > 0 || line === "" ? `${fence} ${line} ${fence}` : `${fence}${line}${fence}`
@@ -50,7 +49,7 @@ const quote = (text: string): ReadonlyArray<string> =>
   text
     .trim()
     .split("\n")
-    .map((line) => `> ${line.replace(unsafe, " ")}`.trimEnd())
+    .map((line) => `> ${plain(line)}`.trimEnd())
 
 const hash = /^((?:[a-z0-9-]+:)?[\w+/-]{12})[\w+/=-]{8,}$/i
 
@@ -191,7 +190,7 @@ const spend = ({
 
 const next = (steps: Handoff.Handoff["next"]): ReadonlyArray<string> =>
   steps.flatMap(({ api, commands = [], what }, index) => [
-    `${index + 1}. ${what.replace(unsafe, " ")}`,
+    `${index + 1}. ${plain(what)}`,
     ...commands.map((command) => `   - ${code(command)}`),
     `   - ${code(api)}`
   ])

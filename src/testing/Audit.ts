@@ -16,6 +16,7 @@
  * })
  * ```
  */
+
 import * as Effect from "effect/Effect"
 import type { RunEvent } from "../run/RunEvent.ts"
 import { type RunNotFound, RunStore, type RunStoreError } from "../store/RunStore.ts"
@@ -28,6 +29,7 @@ import * as Operations from "./audit/Operations.ts"
 import * as Room from "./audit/Room.ts"
 import * as Sequence from "./audit/Sequence.ts"
 import * as Turns from "./audit/Turns.ts"
+import * as Descendants from "./Descendants.ts"
 
 export type { Finding } from "./audit/Children.ts"
 export { type Law, laws } from "./audit/Law.ts"
@@ -105,24 +107,6 @@ export const audit = (
   return findings
 }
 
-/** The ids of the runs that this run's calls may have started. */
-const childIdsOf = (events: ReadonlyArray<RunEvent>): ReadonlySet<string> => {
-  const agents = new Set<string>()
-  const ids = new Set<string>()
-  for (const event of events) {
-    if (event.type === "turn") {
-      for (const { agent, callId } of event.calls) if (agent === true) agents.add(callId)
-    } else if (event.type === "child_suspended") ids.add(event.suspension.runId)
-    else if (
-      (event.type === "tool_start" && agents.has(event.callId)) ||
-      (event.type === "tool_result" && event.childCostUsd !== undefined)
-    ) {
-      ids.add(`${event.runId}/${event.callId}`)
-    }
-  }
-  return ids
-}
-
 /**
  * Audits a stored run and every run below it. Fails with `RunNotFound` if there is no such run, and with `RunStoreError`
  * if the store cannot be read, or an event in it cannot.
@@ -142,18 +126,7 @@ export const run = (
   Effect.gen(function* () {
     const store = yield* RunStore
     const events = yield* store.read(runId)
-    const children: Array<ReadonlyArray<RunEvent>> = []
-    const seen = new Set([runId])
-    const look = [...childIdsOf(events)]
-    for (let id = look.shift(); id !== undefined; id = look.shift()) {
-      if (seen.has(id)) continue
-      seen.add(id)
-      // A call may have been stopped before the run in it had begun.
-      const child = yield* Effect.catchTag(store.read(id), "RunNotFound", () => Effect.succeed([]))
-      if (child.length === 0) continue
-      children.push(child)
-      look.push(...childIdsOf(child))
-    }
+    const children = yield* Descendants.read(events)
     const findings = audit(events, { ...options, children })
     return { runId, events: events.length, children: children.length, findings }
   })

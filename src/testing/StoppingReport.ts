@@ -39,6 +39,7 @@
  * )
  * ```
  */
+
 import * as Effect from "effect/Effect"
 import type * as Layer from "effect/Layer"
 import * as Schema from "effect/Schema"
@@ -48,7 +49,8 @@ import type { Message } from "../run/Message.ts"
 import { Reason, type RunEvent, RunStatus } from "../run/RunEvent.ts"
 import type { Completed, RunExit } from "../run/RunExit.ts"
 import type { RunState } from "../run/RunState.ts"
-import { type RunNotFound, RunStore, type RunStoreError } from "../store/RunStore.ts"
+import { type RunNotFound, RunStore } from "../store/RunStore.ts"
+import * as Descendants from "./Descendants.ts"
 import * as Watch from "./stopping/Watch.ts"
 
 export { toText } from "./stopping/Table.ts"
@@ -204,26 +206,6 @@ export const judge = <A>(agent: string, trials: ReadonlyArray<Trial<A>>): Report
   }
 }
 
-/** The journals of the runs that a run has started, and of those that they have started. */
-const childrenOf = (
-  events: ReadonlyArray<RunEvent>
-): Effect.Effect<ReadonlyArray<ReadonlyArray<RunEvent>>, RunStoreError, RunStore> =>
-  Effect.gen(function* () {
-    const store = yield* RunStore
-    const ids = events.flatMap((event) =>
-      event.type === "turn"
-        ? event.calls.filter(({ agent }) => agent === true).map(({ callId }) => `${event.runId}/${callId}`)
-        : []
-    )
-    const found: Array<ReadonlyArray<RunEvent>> = []
-    for (const id of ids) {
-      // A call may have been refused, or stopped before the run in it had begun.
-      const child = yield* Effect.catchTag(store.read(id), "RunNotFound", () => Effect.succeed([]))
-      if (child.length > 0) found.push(child, ...(yield* childrenOf(child)))
-    }
-    return found
-  })
-
 /**
  * Runs an agent over cases, one after the other, and reports how each run has stopped. What the agent needs and a case
  * does not provide has to be provided around it, the store in any case: the runs stay in it, to be looked at.
@@ -263,7 +245,7 @@ export const run = <A, E, R, RO, LE, RI>(
     const trials = yield* Effect.forEach(ended, ({ case: each, ending }) =>
       Effect.gen(function* () {
         const journal = yield* store.read(ending.run.runId)
-        return { case: each, ending, journal, children: yield* childrenOf(journal) }
+        return { case: each, ending, journal, children: yield* Descendants.read(journal) }
       })
     )
     return judge(agent.name, trials)

@@ -5,6 +5,7 @@ import * as Effect from "effect/Effect"
 import { callsOf } from "../../src/run/Message.ts"
 import type { RunEvent } from "../../src/run/RunEvent.ts"
 import { load } from "../../src/store/RunStore.ts"
+import { idsIn } from "../../src/testing/Descendants.ts"
 import { Audit } from "../../src/testing/index.ts"
 import type { Effected } from "./world.ts"
 
@@ -43,10 +44,6 @@ const callsIn = (events: ReadonlyArray<RunEvent>): ReadonlyMap<string, Settled> 
   return calls
 }
 
-/** The runs that this one has started. */
-const childrenOf = (runId: string, calls: ReadonlyMap<string, Settled>): ReadonlyArray<string> =>
-  [...calls].flatMap(([callId, { agent }]) => (agent ? [`${runId}/${callId}`] : []))
-
 /**
  * Looks at one run and at those that it has started. `held` are the processes that were held up for longer than a lease:
  * what one of them was about to do may take place after somebody has looked and seen nothing.
@@ -68,7 +65,7 @@ export const problemsOf = (
       const say = (problem: string) => problems.push({ runId: state.runId, problem })
       if (state.status !== "completed") say(`it is ${state.status}: ${state.detail ?? "nobody drives it"}`)
       const calls = callsIn(events)
-      waiting.push(...childrenOf(id, calls))
+      waiting.push(...idsIn(events))
       for (const [callId, { agent, effect, outcome, tool }] of calls) {
         if (agent || effect === "read") continue
         const did = world.get(`${id}/${callId}`) ?? []

@@ -1,10 +1,12 @@
 /**
  * What can be seen of a run when it is over: how it ended, the journals, and what the ledger says.
  */
+
 import * as Effect from "effect/Effect"
 import * as Money from "../../run/Money.ts"
 import type { Estimate, Reason, RunEvent } from "../../run/RunEvent.ts"
 import { load, RunStore, type Stored } from "../../store/RunStore.ts"
+import * as Descendants from "../Descendants.ts"
 import type * as Ledger from "./Ledger.ts"
 
 /** How a run ended for good: the tag of its exit and its reason, or what is outside any run, with what was said of it. */
@@ -27,14 +29,6 @@ export interface Observation {
   readonly entries: ReadonlyArray<Ledger.Entry>
 }
 
-/** The calls of a run that are runs of their own, by the ids of those. */
-const childrenOf = (runId: string, events: ReadonlyArray<RunEvent>): ReadonlyArray<string> =>
-  events.flatMap((event) =>
-    event.type === "turn"
-      ? event.calls.flatMap((call) => (call.agent === true ? [`${runId}/${call.callId}`] : []))
-      : []
-  )
-
 /** Reads what there is of a run and of its child runs. */
 export const read = Effect.fnUntraced(function* (
   store: RunStore["Service"],
@@ -44,9 +38,9 @@ export const read = Effect.fnUntraced(function* (
 ) {
   const runs = new Map<string, Stored>()
   const unreadable = new Map<string, string>()
-  const waiting = [runId]
-  for (let next = waiting.pop(); next !== undefined; next = waiting.pop()) {
-    const id = next
+  // What is added while it is gone through is gone through as well.
+  const ids = new Set([runId])
+  for (const id of ids) {
     yield* Effect.match(Effect.provideService(load(id), RunStore, store), {
       // A call may have ended before its child run began.
       onFailure: (error) => {
@@ -54,7 +48,7 @@ export const read = Effect.fnUntraced(function* (
       },
       onSuccess: (stored) => {
         runs.set(id, stored)
-        waiting.push(...childrenOf(id, stored.events))
+        for (const below of Descendants.idsIn(stored.events)) ids.add(below)
       }
     })
   }

@@ -1,0 +1,7 @@
+/** Text that comes from a model, a tool or a stored run, and is shown where it must not take anything over. */
+
+// Control characters, line separators and the marks that reorder text: what could take over a terminal or a line.
+const unsafe = /[\p{Cc}\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]+/gu
+
+/** The text on one line, with nothing in it that moves a cursor or turns text around. */
+export const plain = (text: string): string => text.replace(unsafe, " ")
