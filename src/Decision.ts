@@ -9,7 +9,7 @@ import * as Schema from "effect/Schema"
 import * as Nesting from "./loop/Nesting.ts"
 import * as Words from "./loop/Words.ts"
 import type { Command, Decide, Numbered } from "./run/Command.ts"
-import { isOver } from "./run/Expiry.ts"
+import { isVoid } from "./run/Expiry.ts"
 import { type RunNotFound, RunStore, type RunStoreError } from "./store/RunStore.ts"
 
 /** What a person decides about a call. */
@@ -86,11 +86,8 @@ const firstOf = (
 ): (Numbered & { readonly command: Saying }) | undefined => {
   for (const { command, id } of commands) {
     if (command.type === "cancel" || command.type !== type || command.callId !== callId) continue
-    if (command.type === "decide") {
-      if (command.argsDigest !== undefined && command.argsDigest !== argsDigest) continue
-      if (command.decision === "approved" && isOver(command.expires, at)) continue
-    }
-    return { id, command }
+    const isOfOther = command.type === "decide" && (command.argsDigest ?? argsDigest) !== argsDigest
+    if (!isOfOther && !isVoid(command, at)) return { id, command }
   }
   return undefined
 }

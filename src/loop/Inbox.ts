@@ -69,13 +69,9 @@ export const misfits = Effect.fnUntraced(function* (
 })
 
 /** Why a decision cannot be used, although the call waits for one. */
-const problemOf = (
-  call: PendingCall,
-  { args, by, decision, expires }: Decide,
-  misfits: boolean,
-  at: string
-): string | undefined => {
-  if (decision === "approved" && expires !== undefined && Expiry.isOver(expires, at)) {
+const problemOf = (call: PendingCall, decision: Decide, misfits: boolean, at: string): string | undefined => {
+  const { args, by, expires } = decision
+  if (expires !== undefined && Expiry.isVoid(decision, at)) {
     return Expiry.words(call, { at: expires, ...(by === undefined ? undefined : { by }) })
   }
   if (args === undefined) return undefined

@@ -1,6 +1,7 @@
 /**
  * Until when an approval counts.
  */
+import type { Command } from "./Command.ts"
 import { continues } from "./PendingCalls.ts"
 import type { PendingCall } from "./RunState.ts"
 
@@ -10,6 +11,10 @@ import type { PendingCall } from "./RunState.ts"
  */
 export const isOver = (until: string | undefined, at: string): boolean =>
   until !== undefined && !(Date.parse(at) < Date.parse(until))
+
+/** Whether what somebody has said to a run counts no longer at this moment (ISO 8601). */
+export const isVoid = (command: Command, at: string): boolean =>
+  command.type === "decide" && command.decision === "approved" && isOver(command.expires, at)
 
 /**
  * Whether a call may not be started at this moment (ISO 8601) although it was approved, because its approval has expired.
