@@ -15,19 +15,15 @@ const statuses: Record<string, number> = {
   HttpServerError: 400
 }
 
-type Failed = Error & { readonly _tag: string }
-type Answer<E> = Effect.Effect<HttpServerResponse.HttpServerResponse, E, HttpServerRequest.HttpServerRequest>
+type Fault = Error & { readonly _tag: string }
+type Answer = Effect.Effect<HttpServerResponse.HttpServerResponse, Fault, HttpServerRequest.HttpServerRequest>
 
 const Verdict = Schema.Struct({ callId: Schema.String, argsDigest: Schema.String, approve: Schema.Boolean })
 
 export const Routes = HttpRouter.use((router) =>
   Effect.gen(function* () {
     const host = yield* RunHost.RunHost
-    const route = <E extends Failed>(
-      method: "GET" | "POST" | "DELETE",
-      path: string,
-      answer: (runId: string) => Answer<E>
-    ) =>
+    const route = (method: "GET" | "POST" | "DELETE", path: string, answer: (runId: string) => Answer) =>
       router.add(
         method,
         `/runs/:id${path}`,

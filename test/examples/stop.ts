@@ -9,3 +9,10 @@ export const stopAfterASecond = Effect.gen(function* () {
   yield* Effect.sleep("1 second")
   yield* Fiber.interruptAs(fiber, undefined, Context.make(Agent.CancelReason, "user pressed Stop"))
 })
+
+// In this process or in the next one: the journal says where the run was, and nothing is done again.
+export const goOn = Agent.resume(analyst, "night-shift").pipe(
+  Effect.catchTag("MaxTurnsExceeded", ({ run }) =>
+    Agent.resume(analyst, run.runId, { limits: { turns: 40 } })
+  )
+)
