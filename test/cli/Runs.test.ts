@@ -211,6 +211,24 @@ describe("approve, reject and resume", () => {
     expect(ended.stdout).toContain("Deleted old.log.")
   })
 
+  it("expires, if that is said, and then the call waits again", async () => {
+    const { file, runs, start } = scene("expired")
+    const { runId } = await start()
+    for (const wrong of ["soon", "0s", "-1h"]) {
+      const ended = await runs("approve", runId, `--expires=${wrong}`)
+      expect([ended.code, ended.stderr]).toEqual([2, expect.stringContaining("Expected a duration")])
+    }
+    await runs("approve", runId, "--expires", "1ms", "--by", "ann")
+    expect((await runs("show", runId)).stdout).not.toContain("Decided")
+    const ended = await runs("resume", runId)
+    expect([ended.code, ended.stderr]).toEqual([3, expect.stringContaining("the approval by ann expired at")])
+    expect(existsSync(file)).toBe(true)
+    await runs("approve", runId, "--expires", "1h", "--by", "bob")
+    expect((await runs("show", runId)).stdout).toMatch(/approved by bob until \d{4}-.*; it counts/)
+    const end = await runs("resume", runId)
+    expect([end.code, existsSync(file)]).toEqual([0, false])
+  })
+
   it("takes a call of unknown name for a mistake", async () => {
     const { runs, start } = scene("mistake")
     const { runId } = await start()
