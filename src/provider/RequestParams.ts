@@ -50,7 +50,7 @@ export const RequestParams = Context.Reference<RequestParams>("checkrein/Request
 /**
  * Whether the model in force keeps every reply within `maxOutputTokens`. The providers here say so; set it beside a
  * provider of your own that does, for `money: "hold"` relies on it. A model that comes with `Agent.provide` has to bring
- * its own.
+ * its own; one that is put below another provider with `Effect.provide` inherits that one's, unless it brings `false`.
  *
  * @example
  * ```ts
