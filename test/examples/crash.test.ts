@@ -6,26 +6,22 @@ import { Effect, Layer, Schema } from "effect"
 import { Tool, Toolkit } from "effect/ai"
 
 const Refund = Tool.make("refund", {
-  parameters: Schema.Struct({ order: Schema.String }),
+  parameters: Schema.Struct({ id: Schema.String }),
   success: Schema.String
 })
 const tools = Toolkit.make(Refund)
 const clerk = Agent.make("clerk", { toolkit: tools, limits: { turns: 5 } })
+const script = Scripted.make("clerk", [Scripted.call("refund", { id: "7" }), Scripted.text("Done.")])
+const layer = Layer.merge(
+  tools.toLayer({ refund: ({ id }) => Effect.as(CrashKit.happened(`refunded ${id}`), "done") }),
+  Scripted.layer(script)
+)
 
 it.effect(
   "refunds once, wherever it is stopped",
   () =>
     Effect.gen(function* () {
-      const { broken } = yield* CrashKit.check({
-        agent: clerk,
-        input: "Refund order 7.",
-        layer: Layer.merge(
-          tools.toLayer({ refund: ({ order }) => Effect.as(CrashKit.happened(`refunded ${order}`), "done") }),
-          Scripted.layer(
-            Scripted.make("clerk", [Scripted.call("refund", { order: "7" }), Scripted.text("Done.")])
-          )
-        )
-      })
+      const { broken } = yield* CrashKit.check({ agent: clerk, input: "Refund order 7.", layer })
       assert.deepStrictEqual(broken, [])
     }),
   30_000
