@@ -177,10 +177,11 @@ const wordsOf = ({ answered, given, messages, phase, status, summary }: State.Ru
   return undefined
 }
 
-const standingOf = ({ approval, status }: State.PendingCall): Pending["standing"] => {
+const standingOf = ({ approval, expires, status }: State.PendingCall): Pending["standing"] => {
   if (status === "suspended") return "child_waits"
   if (status === "running") return "running"
-  return approval === "ask" ? "will_ask" : "will_run"
+  // By then an approval may have expired.
+  return approval === "ask" || expires !== undefined ? "will_ask" : "will_run"
 }
 
 /** What is taken up with the run: neither what waits for people, nor what they have declined. */

@@ -57,6 +57,21 @@ describe("a word about a call, with --resume", () => {
   })
 })
 
+describe("an approval of a sub-agent's call that cannot be used", () => {
+  it.each([
+    ["has expired", ["--expires", "1ms"], /^the approval by ann expired at /],
+    ["has arguments that do not fit", ["--args", '{"cents":"x"}'], /do not fit pay/]
+  ] as const)("because it %s is no longer shown once the call waits again", async (_, how, problem) => {
+    const runId = await paying()
+    await runs("approve", runId, "p1", ...how, "--by", "ann")
+    const { approvals } = parsed(await runs("resume", runId, "--json", ...module("asker")))
+    expect(approvals[0].problem).toMatch(problem)
+    expect(parsed(await runs("show", runId, "--json")).decided).toEqual([])
+    await runs("approve", runId, "p1", "--by", "bob")
+    expect(parsed(await runs("show", runId, "--json")).decided).toMatchObject([{ command: { by: "bob" } }])
+  })
+})
+
 describe("a word about a call, without --resume", () => {
   it.each(["approve", "reject"])("(%s) names the limit that has to be raised first", async (verb) => {
     const root = path(verb)

@@ -10,6 +10,7 @@ import * as RunExit from "../../src/run/RunExit.ts"
 import {
   asked,
   call,
+  dateOf,
   decided,
   journals,
   many,
@@ -389,6 +390,16 @@ describe("what it waits for", () => {
       ["c6", "child_waits"],
       ["c1", "will_run"]
     ])
+  })
+
+  it("a call whose approval expires, which may need another by the time that the run goes on", () => {
+    const { calls } = of(
+      started({ turns: 1 }),
+      ...turn(1, [remove]),
+      decided(remove, "approved", { expires: dateOf(9, 9) }),
+      outOfTurns
+    ).waiting
+    expect(calls.map(({ callId, standing }) => [callId, standing])).toEqual([["c5", "will_ask"]])
   })
 
   it("a question", () => {

@@ -386,6 +386,18 @@ describe("permissionsOverstepped", () => {
     assert.strictEqual(countsOf(rejected).permissionsOverstepped, 1)
   })
 
+  check("counts a call that ran after its approval had expired", function* () {
+    const run = yield* approved()
+    const [start] = run.journal.filter(({ type }) => type === "tool_start")
+    const until = (at: number) =>
+      altered(run, (event) =>
+        event.type === "approval_resolved" ? [{ ...event, expires: new Date(at).toISOString() }] : [event]
+      )
+    const startedAt = Date.parse(start?.at ?? "")
+    assert.strictEqual(countsOf(until(startedAt + 1)).permissionsOverstepped, 0)
+    assert.strictEqual(countsOf(until(startedAt)).permissionsOverstepped, 1)
+  })
+
   check("counts a call that ran with other arguments than those that were approved", function* () {
     const other = altered(yield* approved(), (event) =>
       event.type === "tool_start" ? [{ ...event, args: { q: "another" } }] : [event]
