@@ -9,6 +9,7 @@ import { HoldUnavailable, NoModel, UnpricedModel } from "../loop/Refused.ts"
 import { InvalidLimits } from "../run/Limits.ts"
 import * as LimitFlags from "./LimitFlags.ts"
 import { CommandFailed, sentenceOf, UsageError } from "./Output.ts"
+import { quoted } from "./ShellWords.ts"
 
 /** With what a run is driven, as far as it explains what is missing. */
 interface Given extends LimitFlags.Values {
@@ -24,7 +25,7 @@ const unpriced = (model: string, { agent }: Given): string => {
   const entry = `PriceBook.layer({ ${JSON.stringify(model)}: { input, output } })`
   return Option.isNone(agent)
     ? `${problem}: set ${inEnvironment}`
-    : `${problem}: set ${inEnvironment}, which are those of LLM_MODEL, or have the module's \`layer\` provide ${entry}`
+    : `${problem}: set ${inEnvironment} with LLM_MODEL=${quoted(model)}, or have the module's \`layer\` provide ${entry}`
 }
 
 const unheld = ({ problem }: HoldUnavailable, { agent }: Given): string =>

@@ -282,7 +282,7 @@ export const layer = ${layer}`
     const cap = { LLM_MAX_OUTPUT_TOKENS: "100" }
     const unpriced = (await run({ ...prices, ...cap })).error.message
     expect(unpriced).toContain("the price of the model mine is not known")
-    expect(unpriced).toContain("which are those of LLM_MODEL")
+    expect(unpriced).toContain("(USD per million tokens) with LLM_MODEL=mine, or")
     expect(unpriced).toContain('provide PriceBook.layer({ "mine": { input, output } })')
     const uncapped = (await run({ ...prices, LLM_MODEL: "mine" })).error.message
     expect(uncapped).toContain("set RequestParams.maxOutputTokens")
