@@ -92,8 +92,14 @@ export const counter = (
     for (let i = 0; i < parts; i++) pairs[i] = rankOf(i)
     for (;;) {
       let best = 0
-      for (let i = 1; i < parts; i++) if (pairs[i]! < pairs[best]!) best = i
-      if (pairs[best] === never) return parts
+      let least = never
+      for (let i = 0; i < parts; i++) {
+        const rank = pairs[i]
+        if (rank === undefined || rank >= least) continue
+        best = i
+        least = rank
+      }
+      if (least === never) return parts
       starts.copyWithin(best + 1, best + 2, parts)
       pairs.copyWithin(best + 1, best + 2, parts)
       parts--

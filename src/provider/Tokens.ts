@@ -106,13 +106,15 @@ const make = (count: (chunk: string) => number): Counts<Counting> => {
     text,
     request: function* (messages, tools) {
       let total = yield* remembered(Wire.listJson(tools))
-      if (messages.length === 0) return total + (yield* remembered("[]"))
+      const last = messages.at(-1)
+      if (last === undefined) return total + (yield* remembered("[]"))
       total += yield* remembered('[{"')
-      const final = messages.length - 1
-      for (let i = 0; i < final; i++) {
-        total += (perMessage.get(messages[i]!) ?? (yield* message(messages[i]!))).followed
+      for (const wire of messages) {
+        // Each is followed by another one but for the last; a message that is known needs no generator.
+        total += (perMessage.get(wire) ?? (yield* message(wire))).followed
       }
-      return total + (yield* message(messages[final]!)).last
+      const { followed, last: ended } = yield* message(last)
+      return total - followed + ended
     },
     reply: function* (content, calls) {
       return (yield* remembered(content ?? "")) + (yield* remembered(JSON.stringify(calls)))

@@ -284,7 +284,7 @@ export const jsonOf = (value: Message | ToolDefinition): string => {
 
 /** `JSON.stringify` of a list of wire messages or tools, from the cached texts of its members. */
 export const listJson = (values: ReadonlyArray<Message | ToolDefinition>): string => {
-  let text = "["
-  for (let i = 0; i < values.length; i++) text += (i === 0 ? "" : ",") + jsonOf(values[i]!)
-  return `${text}]`
+  let text = ""
+  for (const value of values) text += (text === "" ? "" : ",") + jsonOf(value)
+  return `[${text}]`
 }

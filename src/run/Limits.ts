@@ -180,11 +180,34 @@ export class InvalidClaim extends Schema.TaggedError<InvalidClaim>()("InvalidCla
   }
 }
 
+/**
+ * The limit that leaves no room for one more tool call of this purpose; `undefined` while there is room. Only time and tool
+ * calls are looked at, for these are what a tool call uses.
+ *
+ * @example
+ * ```ts
+ * import { Limits } from "checkrein"
+ *
+ * const limits = { toolCalls: 12, reserve: { toolCalls: 2 } }
+ * Limits.shortForCall(limits, { toolCalls: 10, timeMs: 0 }, "investigate")?.resource // => "tool_calls"
+ * ```
+ */
+export const shortForCall = (
+  limits: Limits,
+  used: Pick<Used, "toolCalls" | "timeMs">,
+  purpose: Purpose
+): Exhausted | undefined =>
+  reached(
+    limits,
+    { turns: 0, usd: 0, tokens: 0, ...used },
+    purpose,
+    (resource) => resource === "tool_calls" || resource === "time"
+  )
+
 const isPurpose = Schema.is(Purpose)
 
 /**
- * Claims one tool call: what the count of tool calls becomes, or why it may not begin. Only tool calls and time are
- * looked at, for these are what a tool call uses. Fails with `InvalidClaim` for a count that is no whole number of at
+ * Claims one tool call: what the count of tool calls becomes, or why it may not begin (see `shortForCall`). Fails with `InvalidClaim` for a count that is no whole number of at
  * least 0, a reading that is not finite, or an unknown purpose.
  *
  * @example
@@ -213,8 +236,7 @@ export const claim = (
     return Result.fail(new InvalidClaim({ problem: `${timeMs} ms cannot have passed` }))
   if (!isPurpose(purpose))
     return Result.fail(new InvalidClaim({ problem: `there is no purpose ${String(purpose)}` }))
-  const all = { turns: 0, usd: 0, tokens: 0, ...used }
-  const short = reached(limits, all, purpose, (resource) => resource === "tool_calls" || resource === "time")
+  const short = shortForCall(limits, used, purpose)
   return short === undefined
     ? Result.succeed(used.toolCalls + 1)
     : Result.fail(new ClaimRefused({ exhausted: short, purpose }))

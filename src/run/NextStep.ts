@@ -96,17 +96,15 @@ const claimed = (
       granted.push(call)
       continue
     }
-    const claim = Limits.claim(
+    const exhausted = Limits.shortForCall(
       state.limits,
       { timeMs: used.timeMs, toolCalls: used.toolCalls + granted.length },
       call.purpose
     )
-    if (claim._tag === "Success") {
+    if (exhausted === undefined) {
       granted.push(call)
       continue
     }
-    if (claim.failure._tag === "InvalidClaim") throw claim.failure
-    const { exhausted } = claim.failure
     const told = state.refusedInTurn !== undefined && state.refusedInTurn < call.turn
     if (told && !settling) return stop(outOf(exhausted, state.limits))
     answers.push({ call, refusal: { _tag: "NoBudget", exhausted } })

@@ -547,7 +547,7 @@ describe("nextStep is a pure and total function", () => {
       const draft = Apply.begin(events[0]!)
       for (const [index, event] of events.entries()) {
         if (index > 0) Apply.apply(draft, event)
-        for (const elapsedMs of [draft.elapsedMs, 0, 1e12]) {
+        for (const elapsedMs of [draft.elapsedMs, 0, 1e12, Number.NaN]) {
           const before = JSON.stringify(draft)
           const step = nextStep(draft, rules, elapsedMs)
           expect(nextStep(snapshot(draft), rules, elapsedMs)).toEqual(step)
