@@ -51,7 +51,7 @@ describe("checkrein runs answer", () => {
     expect(parsed(first)).toMatchObject({ runId, callId: "q1", recorded: "answered" })
     const second = await runs("answer", runId, "the blue one", "--by", "bob", "--json")
     expect([second.code, parsed(second).error.tag]).toEqual([1, "CallNotPending"])
-    expect(second.stderr).toContain("somebody has answered; resume the run to have it taken in")
+    expect(second.stderr).toContain("ann was first; resume the run to have it taken in")
     expect((await runs("resume", runId, ...agent)).stdout).toContain("the red one")
   })
 
