@@ -5,6 +5,7 @@
 import * as Effect from "effect/Effect"
 import * as Money from "../../run/Money.ts"
 import type { Estimate, Reason, RunEvent } from "../../run/RunEvent.ts"
+import { childId } from "../../run/RunState.ts"
 import { load, RunStore, type Stored } from "../../store/RunStore.ts"
 import * as Descendants from "../Descendants.ts"
 import type * as Ledger from "./Ledger.ts"
@@ -128,7 +129,7 @@ export interface CallCount {
  */
 export const silentIn = ({ entries, runs }: Observation): ReadonlyArray<Ledger.Of<"Entered">> => {
   const idOf = ({ callId, runId }: { readonly callId: string; readonly runId: string }) =>
-    `${runId}/${callId}`
+    childId(runId, callId)
   const told = new Set(entries.flatMap((entry) => (entry._tag === "Happened" ? [idOf(entry)] : [])))
   const done = new Set(
     entries.flatMap((entry) => (entry._tag === "Left" && entry.as === "result" ? [idOf(entry)] : []))

@@ -5,6 +5,7 @@
 import { isDeepStrictEqual } from "node:util"
 import { callsOf, type Message } from "../../run/Message.ts"
 import type { RunEvent } from "../../run/RunEvent.ts"
+import { childId } from "../../run/RunState.ts"
 import type { Stored } from "../../store/RunStore.ts"
 import * as Observation from "./Observation.ts"
 import type { Strike } from "./Saboteur.ts"
@@ -123,7 +124,7 @@ export const compare = (
   const parted = new Map<string, string>()
   const broken = strikes.filter(({ fault }) => fault.way === "defect")
   const brokenCalls = broken.flatMap(({ callId, runId }) =>
-    callId === undefined ? [] : [`${runId}/${callId}`]
+    callId === undefined ? [] : [childId(runId, callId)]
   )
   const wastedMore = wastedIn(disturbed) > wastedIn(undisturbed)
 
@@ -131,7 +132,7 @@ export const compare = (
     if (is?.role === "tool") {
       const callId = [...numbers].find(([, number]) => number === is.callId)?.[0] ?? is.callId
       const call = `${is.tool} (${callId})`
-      const child = `${runId}/${callId}`
+      const child = childId(runId, callId)
       if (wasUnknown(stored.events, callId)) return `the outcome of ${call} was unknown`
       if (brokenCalls.includes(child)) return `${call} was broken`
       if (parted.has(`${path}/${is.callId}`) || broken.some(({ runId }) => within(runId, child)))
