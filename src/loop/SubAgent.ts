@@ -43,18 +43,20 @@ const suspensionOf = (run: RunState.RunState, reason: Suspension["reason"]): Sus
 
 const short = (text: string): string => (text.length <= 500 ? text : `${text.slice(0, 500)} …`)
 
+const resultsTold = 3
+
 /** What a run without an answer had found: its last words, or else what its tools last brought. */
 const found = ({ messages }: RunState.RunState): string => {
   for (const message of messages.toReversed()) {
     const text = message.role === "assistant" ? textOf(message) : ""
     if (text !== "") return text
   }
-  return messages
-    .flatMap((message) =>
-      message.role === "tool" && message.ok ? [`${message.tool}: ${short(message.content)}`] : []
-    )
-    .slice(-3)
-    .join("; ")
+  const results = messages.flatMap((message) =>
+    message.role === "tool" && message.ok ? [`${message.tool}: ${short(message.content)}`] : []
+  )
+  const before = results.length - resultsTold
+  const told = results.slice(-resultsTold).join("; ")
+  return before > 0 ? `the last ${resultsTold} of ${results.length} results: ${told}` : told
 }
 
 const isStuck = (error: unknown): error is ChildStuck["error"] =>

@@ -255,6 +255,10 @@ export const execute = Effect.fnUntraced(function* (
         yield* journal.lease.check
         const outcome = yield* attempt(job, journal, desk, claimed, tool)
         if (outcome._tag === "ChildStuck") return yield* Effect.fail(outcome.error)
+        if (outcome._tag === "Broken" && outcome.bug === true) {
+          const warning = `${call.tool} (${callId}) of run ${journal.runId} is broken: ${outcome.detail}`
+          yield* RunSpans.beside(Effect.logWarning(warning))
+        }
         const ms = Math.round(journal.nowMs() - startedMs)
         const child = desk.children.get(callId)
         const verdict = ToolOutcome.judge(job, journal, call, outcome, { child, ms })

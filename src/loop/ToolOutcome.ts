@@ -40,6 +40,8 @@ export type Outcome =
       readonly _tag: "Broken"
       readonly content: string
       readonly detail: string
+      /** It did what its tool has not declared: somebody should mend the tool. */
+      readonly bug?: true
     }
   | { readonly _tag: "WrongArguments"; readonly content: string }
   | { readonly _tag: "Unknown"; readonly detail: string; readonly mayRun?: boolean }
@@ -80,7 +82,8 @@ const inGeneral = (call: PendingCall): string =>
 const broken = (call: PendingCall, detail: string): Outcome => ({
   _tag: "Broken",
   content: inGeneral(call),
-  detail
+  detail,
+  bug: true
 })
 
 /** A failure of the handler; the model reads it if the tool has declared it. */
@@ -94,7 +97,8 @@ const failedWith = (tool: Tool.Any, call: PendingCall, error: unknown): Outcome 
 const unencodable = ({ tool }: PendingCall, detail: string): Outcome => ({
   _tag: "Broken",
   content: Words.unencodable(tool),
-  detail
+  detail,
+  bug: true
 })
 
 /** What an execution means that came to its end. */

@@ -142,6 +142,13 @@ const deaf: ProxyHandler<Tracer.Span> = {
   }
 }
 
+/**
+ * Runs an effect beside whatever span is current. What is logged under a span becomes an event of it, and the words and
+ * the causes of what a tool did are a matter for the log.
+ */
+export const beside = (effect: Effect.Effect<void>): Effect.Effect<void> =>
+  Effect.updateContext(effect, (context: Context.Context<never>) => Context.omit(Tracer.ParentSpan)(context))
+
 /** What is known about a model before it is called. */
 export interface ChatSpan {
   /** As OpenTelemetry spells it: `openai`, `anthropic`, … */

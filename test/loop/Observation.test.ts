@@ -26,6 +26,7 @@ import {
   type World,
   world
 } from "./modelSupport.ts"
+import { undeclared } from "./support.ts"
 
 const minutes = 60_000
 const agent = Agent.make("analyst", { toolkit: Tools })
@@ -315,6 +316,43 @@ describe("logs", () => {
       assert.strictEqual(asked?.runId, "r")
       assert.strictEqual(asked?.agent, "talker")
     })
+  )
+
+  it.effect(
+    "name a tool that does what it has not declared, with the cause; what it has declared is no bug",
+    () =>
+      Effect.gen(function* () {
+        const tool = (name: string) =>
+          Tool.make(name, {
+            parameters: Schema.Struct({ n: Schema.optional(Schema.Int) }),
+            success: Schema.Struct({ count: Schema.Int }),
+            failure: ToolFailure.ToolFailure
+          }).annotate(Tool.Readonly, true)
+        const toolkit = Toolkit.make(tool("dies"), tool("fails"), tool("miscounts"), tool("declares"))
+        const handlers = toolkit.toLayer({
+          dies: () => Effect.die(new TypeError("no such property")),
+          fails: () => undeclared(new Error("socket hang up")),
+          miscounts: () => Effect.succeed({ count: 0.5 }),
+          declares: () => ToolFailure.recoverable("there is none")
+        })
+        const warnings: Array<string> = []
+        const logger = Logger.make(({ logLevel, message }) => {
+          if (logLevel === "Warn") warnings.push(String(message))
+        })
+        const all = ["dies", "fails", "miscounts", "declares"].map((name) => call(name, {}, { id: name }))
+        const w = yield* world([turn(...all), call("declares", { n: "one" }, { id: "wrong" }), text("done")])
+        const clumsy = Agent.make("clumsy", { toolkit, limits: { usd: 1 } })
+        yield* w
+          .in(Effect.provide(Agent.run(clumsy, "go", { runId: "r" }), handlers))
+          .pipe(Effect.provide(Logger.layer([logger])))
+        assert.lengthOf(warnings, 3)
+        assert.match(
+          warnings[0] ?? "",
+          /^dies \(dies\) of run r .*TypeError: no such property[\s\S]*Observation\.test\.ts/
+        )
+        assert.match(warnings[1] ?? "", /^fails \(fails\) of run r .*socket hang up/)
+        assert.match(warnings[2] ?? "", /^miscounts \(miscounts\) of run r [\s\S]*count/)
+      })
   )
 
   it.effect("of a child's handler name the child's run", () =>

@@ -345,6 +345,14 @@ describe("what ends a sub-agent short comes back in words", () => {
   check("its turn limit, with what its tools had found, if it said nothing", function* () {
     const { content } = yield* endsWith({ helper: digging(""), helperLimits: { turns: 3 } }, /turn/i)
     expect(content).toContain("read 0 done")
+    expect(content).not.toMatch(/the last/)
+  })
+
+  check("of more than it can tell, how much was left out", function* () {
+    const { content } = yield* endsWith({ helper: digging(""), helperLimits: { turns: 6 } }, /turn/i)
+    expect(content).toContain("the last 3 of 5 results: ")
+    expect(content).not.toContain("read 1 done")
+    expect(content).toContain("read 4 done")
   })
 
   check("its budget", function* () {
