@@ -197,7 +197,10 @@ export class RunStore extends Context.Service<
     readonly delete: (runId: string) => Effect.Effect<void, RunNotFound | RunBusy | RunStoreError>
     /** The events of a run from number `from` on: first the stored ones, then each as it is appended. Never ends. */
     readonly watch: (runId: string, from?: number) => Stream.Stream<RunEvent, RunNotFound | RunStoreError>
-    /** Puts a command into a run's inbox and says which number it got. */
+    /**
+     * Puts a command into a run's inbox and says which number it got. Whoever is told a number finds every command with a
+     * smaller one in the inbox: that is how one of many who decide at the same moment knows that it was the first.
+     */
     readonly send: (runId: string, command: Command) => Effect.Effect<number, RunNotFound | RunStoreError>
     /** The commands of a run's inbox after number `after`. */
     readonly inbox: (runId: string, after: number) => Effect.Effect<ReadonlyArray<Numbered>, RunStoreError>

@@ -87,6 +87,24 @@ describe("StoreConformance.run", () => {
         /^expected \{"id":1,.*, and \{"id":2,.* came.*; with the input \{/
       )
 
+      // The number is given out first, and the command is put there a moment later.
+      const late = yield* problemsOf((store) => {
+        const given = new Map<string, number>()
+        return {
+          send: (runId, command) =>
+            Effect.suspend(() => {
+              const id = (given.get(runId) ?? 0) + 1
+              given.set(runId, id)
+              const wait = id % 2 === 0 ? Effect.void : Effect.yieldNow
+              return Effect.as(Effect.andThen(wait, store.send(runId, command)), id)
+            })
+        }
+      })
+      expect(late.has("an inbox numbers its commands from 1 on and keeps their order")).toBe(false)
+      expect(late.get("whoever has sent a command finds every one that was numbered before it")).toMatch(
+        /^expected \[1,2\], and \[1\] came/
+      )
+
       const refusing = yield* problemsOf(() => ({
         append: ({ runId }) =>
           Effect.fail(new RunStoreError({ runId, kind: "read_only", problem: "it may not be written" }))

@@ -38,6 +38,23 @@ export const cases: ReadonlyArray<Case> = [
       for (const { command, id } of received) same(command, cancel(`${ids.indexOf(id)}`))
     })
   ),
+  define("whoever has sent a command finds every one that was numbered before it", (store) =>
+    Effect.gen(function* () {
+      yield* store.append(append("a", 0))
+      const send = Effect.gen(function* () {
+        const id = yield* store.send("a", cancel("now"))
+        const before = (yield* store.inbox("a", 0)).slice(0, id)
+        same(
+          before.map((each) => each.id),
+          Array.from({ length: id }, (_, i) => i + 1)
+        )
+      })
+      yield* Effect.all(
+        Array.from({ length: 32 }, () => send),
+        { concurrency: "unbounded", discard: true }
+      )
+    })
+  ),
   define("every command comes back as it was sent", (store) =>
     Effect.gen(function* () {
       yield* store.append(append("a", 0))
