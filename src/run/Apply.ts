@@ -2,7 +2,7 @@
  * How one event changes the state of a run. Whoever drives one keeps a `Draft` and steps it in place, because a transcript that
  * were copied for every event would cost more with every turn.
  */
-import { anchor } from "./Deadline.ts"
+import { anchor, follow } from "./Deadline.ts"
 import { type Draft, empty, without } from "./Draft.ts"
 import { textOf } from "./Message.ts"
 import * as Money from "./Money.ts"
@@ -44,6 +44,7 @@ export const apply = (draft: Draft, event: RunEvent): void => {
   draft.seq = event.seq + 1
   draft.updatedAt = event.at
   draft.elapsedMs = event.elapsedMs
+  draft.limits = follow(draft.limits, event.at, event.elapsedMs)
   switch (event.type) {
     case "run_started": {
       draft.agent = event.agent

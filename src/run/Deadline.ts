@@ -11,3 +11,13 @@ export const anchor = (limits: Limits, at: string, elapsedMs: number): Limits =>
   limits.deadline === undefined
     ? limits
     : { ...limits, timeMs: elapsedMs + Math.max(0, Date.parse(limits.deadline) - Date.parse(at)) }
+
+// Less than this is the difference of two clocks' readings, and not time that was slept or a clock that was set.
+const toleranceMs = 1_000
+
+/** The same as the run goes on: a machine that sleeps, or whose clock is set, has more or less time left than it had. */
+export const follow = (limits: Limits, at: string, elapsedMs: number): Limits => {
+  if (limits.deadline === undefined) return limits
+  const anchored = anchor(limits, at, elapsedMs)
+  return Math.abs((anchored.timeMs ?? 0) - (limits.timeMs ?? 0)) < toleranceMs ? limits : anchored
+}

@@ -7,6 +7,7 @@ import * as LanguageModel from "effect/ai/LanguageModel"
 import * as Model from "effect/ai/Model"
 import * as Tool from "effect/ai/Tool"
 import * as Toolkit from "effect/ai/Toolkit"
+import * as Clock from "effect/Clock"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
@@ -251,6 +252,35 @@ describe("a model call", () => {
         assert.strictEqual(exit.run.summary, "handed over")
         assert.strictEqual(exit.run.elapsedMs, 10_000)
       })
+  )
+})
+
+describe("a deadline", () => {
+  it.effect("passes while the machine sleeps in a tool, though the run was not driven meanwhile", () =>
+    Effect.gen(function* () {
+      const clock = yield* Clock.Clock
+      let sleptMs = 0
+      // A calendar that goes on and a monotonic clock that does not.
+      const calendar: Clock.Clock = Object.assign(Object.create(clock), {
+        currentTimeMillisUnsafe: () => clock.currentTimeMillisUnsafe() + sleptMs,
+        currentTimeMillis: Effect.sync(() => clock.currentTimeMillisUnsafe() + sleptMs)
+      })
+      const handler = () =>
+        Effect.sync(() => {
+          sleptMs = 3_600_000
+          return "done"
+        })
+      const agent = worker({ handler, limits: { deadline: new Date(600_000) } })
+      const w = yield* world([call("reading", { ms: 0 }, { id: "c" }), text("too late")])
+      const exit = yield* outcomeDuring(
+        minutes,
+        w.in(Effect.provideService(run(agent), Clock.Clock, calendar))
+      )
+      const events = yield* w.journal()
+      assert.deepInclude(resultOf(events, "c"), { content: "done", ok: true })
+      checkEnding(exit, events, "budget_exceeded", "max_budget")
+      assert.isBelow(exit.run.elapsedMs, 600_000)
+    })
   )
 })
 

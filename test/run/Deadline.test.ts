@@ -1,6 +1,6 @@
 import { describe, expect, it } from "@effect/vitest"
 import * as Result from "effect/Result"
-import { anchor } from "../../src/run/Deadline.ts"
+import { anchor, follow } from "../../src/run/Deadline.ts"
 import * as Limits from "../../src/run/Limits.ts"
 import { toInput } from "../../src/run/LimitsInput.ts"
 
@@ -15,9 +15,18 @@ describe("a deadline by the calendar", () => {
     expect(anchor(limits, "2030-02-01T00:00:00.000Z", 90_000).timeMs).toBe(90_000)
   })
 
+  it("moves when the calendar has gone on without the run, or was set back, and not with what two clocks differ", () => {
+    const limits = anchor(read({ deadline: noon }), "2030-01-31T11:50:00.000Z", 0)
+    expect(follow(limits, "2030-01-31T11:50:30.900Z", 30_000)).toBe(limits)
+    expect(follow(limits, "2030-01-31T11:55:00.000Z", 30_000).timeMs).toBe(330_000)
+    expect(follow(limits, "2030-01-31T13:00:00.000Z", 30_000).timeMs).toBe(30_000)
+    expect(follow(limits, "2030-01-31T11:40:00.000Z", 30_000).timeMs).toBe(1_230_000)
+  })
+
   it("leaves limits without one alone", () => {
     const limits = read({ time: "1 minute" })
     expect(anchor(limits, noon, 5_000)).toBe(limits)
+    expect(follow(limits, noon, 5_000)).toBe(limits)
   })
 
   it("is written back as it was, not as the time that was left", () => {

@@ -5,7 +5,7 @@
  */
 import type * as Schema from "effect/Schema"
 import * as Digest from "../../loop/Digest.ts"
-import { anchor } from "../../run/Deadline.ts"
+import { anchor, follow } from "../../run/Deadline.ts"
 import type * as Limits from "../../run/Limits.ts"
 import { callsOf } from "../../run/Message.ts"
 import * as Money from "../../run/Money.ts"
@@ -355,6 +355,7 @@ const step = (ledger: Ledger, event: RunEvent): void => {
 export const record = (ledger: Ledger, event: RunEvent): void => {
   if ("command" in event && event.command !== undefined)
     ledger.command = Math.max(ledger.command, event.command)
+  ledger.limits = follow(ledger.limits, event.at, event.elapsedMs)
   step(ledger, event)
   ledger.next = event.seq + 1
   ledger.elapsedMs = Math.max(ledger.elapsedMs, event.elapsedMs)
