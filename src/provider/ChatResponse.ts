@@ -50,7 +50,7 @@ const completion = (
   const { choices } = decoded.success
   if (!choices)
     return Result.fail(ProviderError.notTheFormat(origin, `with JSON without choices: ${shown()}`))
-  if (!choices[0]?.message)
+  if (!Completion.theReply(choices)?.message)
     return Result.fail(ProviderError.notAReply(origin, `without a choice to take: ${shown()}`))
   return Result.succeed(decoded.success)
 }

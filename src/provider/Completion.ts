@@ -5,6 +5,7 @@
 import type * as Response from "effect/ai/Response"
 import * as Predicate from "effect/Predicate"
 import * as Schema from "effect/Schema"
+import { StreamedCalls } from "./StreamedCalls.ts"
 import * as Wire from "./Wire.ts"
 
 const optional = <S extends Schema.Top>(schema: S) => Schema.optionalKey(Schema.NullOr(schema))
@@ -25,15 +26,15 @@ const Usage = Schema.Struct({
 /** Token usage as endpoints report it. */
 export type Usage = typeof Usage.Type
 
+const Called = Schema.Struct({
+  name: optional(Schema.String),
+  arguments: Schema.optionalKey(Schema.Unknown)
+})
+
 const CallDelta = Schema.Struct({
   index: optional(Schema.Finite),
   id: optional(Schema.String),
-  function: optional(
-    Schema.Struct({
-      name: optional(Schema.String),
-      arguments: Schema.optionalKey(Schema.Unknown)
-    })
-  ),
+  function: optional(Called),
   extra_content: Schema.optionalKey(Schema.Json)
 })
 type CallDelta = typeof CallDelta.Type
@@ -46,7 +47,9 @@ const Delta = Schema.Struct({
   reasoning_content: optional(Schema.String),
   reasoning: optional(Schema.String),
   reasoning_details: optional(Schema.Array(Schema.Json)),
-  tool_calls: optional(Schema.Array(CallDelta))
+  tool_calls: optional(Schema.Array(CallDelta)),
+  // What calls were before there could be several; some gateways still answer with it.
+  function_call: optional(Called)
 })
 type Delta = typeof Delta.Type
 
@@ -57,6 +60,7 @@ export const Completion = Schema.Struct({
   choices: optional(
     Schema.Array(
       Schema.Struct({
+        index: optional(Schema.Finite),
         message: optional(Delta),
         finish_reason: optional(Schema.String)
       })
@@ -73,6 +77,7 @@ export const Chunk = Schema.Struct({
   choices: optional(
     Schema.Array(
       Schema.Struct({
+        index: optional(Schema.Finite),
         delta: optional(Delta),
         finish_reason: optional(Schema.String)
       })
@@ -145,13 +150,18 @@ const textOf = (content: Delta["content"]): string =>
 const argumentsOf = (value: unknown): string =>
   typeof value === "string" ? value : value === undefined || value === null ? "" : JSON.stringify(value)
 
-interface Call {
-  id: string
-  name: string
-  arguments: string
-  extra: Schema.Json | undefined
-  readonly partId: string
+const callsOf = ({ function_call, tool_calls }: Delta): ReadonlyArray<CallDelta> => {
+  if (tool_calls && tool_calls.length > 0) return tool_calls
+  return function_call ? [{ index: 0, function: function_call }] : []
 }
+
+/**
+ * The choice that is the reply: the one with index 0. The others are alternatives to it, and neither their text nor their
+ * calls belong to it. Without an index it is the place in the list that counts.
+ */
+export const theReply = <C extends { readonly index?: number | null }>(
+  choices: ReadonlyArray<C> | null | undefined
+): C | undefined => choices?.find(({ index }, place) => (index ?? place) === 0)
 
 /** How reasoning is treated: sent back with the transcript (some models demand it in a tool loop) or only shown. */
 export interface Options {
@@ -161,8 +171,7 @@ export interface Options {
 /** Puts a streamed reply together. `push` gives the parts that an event completes; `end` gives those left at the end. */
 export class Assembler {
   private readonly options: Options
-  private readonly calls: Array<Call> = []
-  private readonly byIndex = new Map<number, Call>()
+  private readonly calls = new StreamedCalls()
   private reasoning = ""
   private details: Array<Schema.Json> = []
   private detailsShown = 0
@@ -193,7 +202,7 @@ export class Assembler {
       })
     }
     if (chunk.usage) this.usage = chunk.usage
-    const choice = chunk.choices?.[0]
+    const choice = theReply(chunk.choices)
     if (choice === undefined) return parts
     if (choice.delta) this.pushDelta(choice.delta, parts)
     if (choice.finish_reason) this.reason = choice.finish_reason
@@ -204,7 +213,7 @@ export class Assembler {
     const parts: Array<Response.StreamPartEncoded> = []
     if (this.details.length > this.detailsShown) this.begin("reasoning", parts)
     this.close(parts)
-    for (const call of this.calls) {
+    for (const call of this.calls.inOrder()) {
       parts.push({ type: "tool-params-end", id: call.partId })
       parts.push({
         type: "tool-call",
@@ -216,7 +225,7 @@ export class Assembler {
     }
     parts.push({
       type: "finish",
-      reason: finishReason(this.reason, this.calls.length > 0, this.refused),
+      reason: finishReason(this.reason, this.calls.size > 0, this.refused),
       usage: usageOf(this.usage)
     })
     return parts
@@ -244,10 +253,14 @@ export class Assembler {
         delta: text
       })
     }
-    for (const piece of delta.tool_calls ?? []) {
-      const known = this.calls.length
-      const call = this.callFor(piece)
-      if (this.calls.length > known) {
+    for (const piece of callsOf(delta)) {
+      const known = this.calls.size
+      const call = this.calls.callFor({
+        index: piece.index ?? undefined,
+        id: piece.id ?? "",
+        name: piece.function?.name ?? ""
+      })
+      if (this.calls.size > known) {
         this.close(parts)
         parts.push({
           type: "tool-params-start",
@@ -260,35 +273,6 @@ export class Assembler {
       if (piece.extra_content !== undefined) call.extra = piece.extra_content
       if (text !== "") parts.push({ type: "tool-params-delta", id: call.partId, delta: text })
     }
-  }
-
-  /**
-   * The call that a piece belongs to. Endpoints name it by index, by id, or not at all; some give every call index 0 and
-   * tell them apart by id.
-   */
-  private callFor(piece: CallDelta): Call {
-    const id = piece.id ?? ""
-    const name = piece.function?.name ?? ""
-    const index = piece.index ?? undefined
-    const last = this.calls.at(-1)
-    const found =
-      index !== undefined
-        ? this.byIndex.get(index)
-        : id !== ""
-          ? this.calls.find((call) => call.id === id)
-          : name === ""
-            ? last
-            : undefined
-    if (found !== undefined && (id === "" || found.id === "" || found.id === id)) {
-      if (found.id === "") found.id = id
-      if (found.name === "") found.name = name
-      return found
-    }
-    const partId = id === "" ? `call-${this.calls.length}` : id
-    const call: Call = { id, name, arguments: "", extra: undefined, partId }
-    this.calls.push(call)
-    if (index !== undefined) this.byIndex.set(index, call)
-    return call
   }
 
   private begin(kind: "text" | "reasoning", parts: Array<Response.StreamPartEncoded>) {
@@ -326,8 +310,8 @@ export class Assembler {
 /** A whole reply as one event of a stream. */
 export const asChunk = (completion: Completion): Chunk => ({
   ...completion,
-  choices: (completion.choices ?? []).map(({ message, finish_reason }) => ({
-    finish_reason: finish_reason ?? null,
+  choices: (completion.choices ?? []).map(({ message, ...choice }) => ({
+    ...choice,
     delta: {
       ...message,
       // Without streaming the position is the identity of a call, whatever ids the endpoint gave.
