@@ -17,7 +17,9 @@ import * as SqlLeases from "./SqlLeases.ts"
 import { channel, type News } from "./SqlNews.ts"
 import { answerLimit, isInside, postgresLevels } from "./SqlTransaction.ts"
 
-// The parameters of both: run id, expected event, next event, status, summary, signature, events, durability, news, checksums.
+// The parameters of both: run id, expected event, next event, status, summary, signature, events, durability, news,
+// checksums, holder. Without a holder the writer has no lease, and needs none.
+const allowed = `($11::text IS NULL OR EXISTS (SELECT 1 FROM checkrein_leases WHERE run_id = $1 AND holder = $11))`
 const written = `written AS (
     INSERT INTO checkrein_events (run_no, seq, body, checksum)
     SELECT run.run_no, $2::integer + event.n::integer - 1, event.body, event.checksum
@@ -27,10 +29,11 @@ const committed = `set_config('synchronous_commit', $8, true), pg_notify('${chan
 
 const create = `WITH run AS (
     INSERT INTO checkrein_runs (run_id, seq, status, summary, writer, agent, started_at, parent)
-    VALUES ($1, $3, $4, $5, $6, $11, $12, $13) ON CONFLICT (run_id) DO NOTHING RETURNING run_no
+    SELECT $1, $3::integer, $4, $5, $6, $12, $13, $14 WHERE ${allowed}
+    ON CONFLICT (run_id) DO NOTHING RETURNING run_no
   ), ${written}, tagged AS (
     INSERT INTO checkrein_tags (run_no, tag, agent, status, started_at, run_id)
-    SELECT run.run_no, tag, $11, $4, $12, $1 FROM run, unnest($14::text[]) AS tag
+    SELECT run.run_no, tag, $12, $4, $13, $1 FROM run, unnest($15::text[]) AS tag
   )
   SELECT ${committed} FROM run`
 
@@ -39,19 +42,22 @@ const tagged = `, tagged AS (
     WHERE checkrein_tags.run_no = run.run_no AND checkrein_tags.status <> $4
   )`
 
-/** Without a holder no lease is renewed. */
+/** A lease is renewed if it is due. */
 const moving = (now: string, leaseMs: number, rest: string) => `WITH run AS (
     UPDATE checkrein_runs SET seq = $3, status = $4, summary = $5, writer = $6
-    WHERE run_id = $1 AND seq = $2::integer RETURNING run_no
+    WHERE run_id = $1 AND seq = $2::integer AND ${allowed} RETURNING run_no
   ), ${written}, renewed AS (
     UPDATE checkrein_leases SET until_ms = ${now} + ${leaseMs}
-    WHERE run_id = $1 AND holder = $11 RETURNING run_id
+    WHERE run_id = $1 AND holder = $11 AND $12::boolean RETURNING run_id
   )${rest}
   SELECT ${committed}, EXISTS (SELECT 1 FROM renewed) AS renewed FROM run`
 
 const find = `SELECT 1 FROM checkrein_runs WHERE run_id = $1 AND seq = $2 AND writer = $3`
 
-/** Says whether the append was made: it was not if the run's next event was not the expected one. */
+/**
+ * Says whether the append was made: it was not if the run's next event was not the expected one, or if its writer had the
+ * lease of the run and somebody else has taken it. The number alone does not tell a run from another one of its id.
+ */
 export const make = Effect.fnUntraced(function* (
   sql: SqlClient.SqlClient,
   leases: SqlLeases.SqlLeases,
@@ -71,6 +77,7 @@ export const make = Effect.fnUntraced(function* (
     const { agent, parent, startedAt, status, tags = [] } = summary
     const body = JSON.stringify(summary)
     const bodies = events.map(EventCodec.encode)
+    const own = leases.own(runId)
     const common = [
       runId,
       expected,
@@ -81,17 +88,17 @@ export const make = Effect.fnUntraced(function* (
       bodies,
       levels[durability],
       news.payload(`events ${runId}`),
-      bodies.map(checksum)
+      bodies.map(checksum),
+      own?.holder ?? null
     ]
-    const due = leases.due(runId)
     const write =
       expected === 0
         ? execute(create, [...common, agent, startedAt, parent?.runId ?? null, [...new Set(tags)]])
-        : execute(tags.length > 0 ? moveTagged : move, [...common, due?.holder ?? null])
+        : execute(tags.length > 0 ? moveTagged : move, [...common, own?.isDue === true])
     const attempt = Effect.gen(function* () {
       const [done] = yield* write
       if (done !== undefined) {
-        due?.settle(done.renewed === true)
+        if (own?.isDue === true && expected > 0) own.settle(done.renewed === true)
         return true
       }
       const [found] = yield* execute(find, [runId, next, signature])

@@ -56,7 +56,7 @@ export class RunStoreError extends Schema.TaggedError<RunStoreError>()("RunStore
   }
 }
 
-/** An append that expected another number: somebody else has written to this run. Nothing was written. */
+/** An append that expected another number, or whose driver has lost the run to somebody else. Nothing was written. */
 export class StaleWriter extends Schema.TaggedError<StaleWriter>()("StaleWriter", {
   runId: Schema.String,
   expected: Schema.Natural
@@ -173,7 +173,9 @@ export class RunStore extends Context.Service<
   {
     /**
      * Writes events and the summary after them, all or nothing. The first append of a run (`expected` 0) creates it.
-     * Fails with `StaleWriter` if event `expected` is not the next one; then nothing was written.
+     * Fails with `StaleWriter` if event `expected` is not the next one, or if a driver of this store has lost its lease of
+     * the run to somebody else: a run that was deleted and started again has the same numbers. Then nothing was written.
+     * Whoever has no lease is asked for the number alone.
      */
     readonly append: (append: Append) => Effect.Effect<void, StaleWriter | RunStoreError>
     /** The stored events of a run, in order, from number `from` (default 0) on. */
@@ -192,7 +194,8 @@ export class RunStore extends Context.Service<
      * Deletes a run whole: its journal, its inbox, and the runs that its sub-agents have had, at every depth. Those are
      * found by the `parent` in their summaries, and not by how their ids begin: a run `a/2` without a parent stays when
      * `a` is deleted. Fails with `RunBusy` while somebody drives it or one of them; then nothing is deleted. Its id may
-     * be used again.
+     * be used again; the calls of such a run have the idempotency keys of the deleted one's wherever turn, call id and
+     * arguments are the same, so that what was done once is not done twice.
      */
     readonly delete: (runId: string) => Effect.Effect<void, RunNotFound | RunBusy | RunStoreError>
     /** The events of a run from number `from` on: first the stored ones, then each as it is appended. Never ends. */

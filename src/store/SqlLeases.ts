@@ -39,11 +39,12 @@ export const nowText = (sql: SqlClient.SqlClient): string =>
     orElse: () => "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
   })
 
-/** The renewal of a lease that is due, for an append to take along. */
-export interface Due {
-  readonly runId: string
+/** The lease of a driver of this store, for an append to go by: it may write only as long as nobody else has taken it. */
+export interface Own {
   readonly holder: string
-  /** Says whether the holder had it still. */
+  /** Whether the append should renew it along with what it writes: mostly not. */
+  readonly isDue: boolean
+  /** Says whether the holder had it still when it was to be renewed. */
   readonly settle: (held: boolean) => void
 }
 
@@ -58,8 +59,8 @@ interface Held {
 /** The leases that one store holds. */
 export interface SqlLeases {
   readonly take: (runId: string) => Effect.Effect<Lease, RunBusy | RunStoreError, Scope.Scope>
-  /** What an append to this run should renew along with it: mostly nothing. */
-  readonly due: (runId: string) => Due | undefined
+  /** The lease of this run that a driver of this store has, or has lost and not let go of; `undefined` without one. */
+  readonly own: (runId: string) => Own | undefined
   /** The statement that renews a lease: how long in milliseconds, run id, holder. It yields a row if there was one. */
   readonly renew: string
   readonly leaseMs: number
@@ -122,6 +123,8 @@ export const make = (sql: SqlClient.SqlClient, once: Once, time: Duration.Input)
   })
 
   const take = Effect.fnUntraced(function* (runId: string) {
+    // Also while one that has lost it is on its way out: what that still writes would pass for the next one's.
+    if (all.has(runId)) return yield* new RunBusy({ runId })
     const holder = randomUUID()
     const held: Held = { holder, lost: Deferred.makeUnsafe(), renewedMs: worldMs(), gone: false }
     yield* Effect.addFinalizer(() => {
@@ -153,12 +156,15 @@ export const make = (sql: SqlClient.SqlClient, once: Once, time: Duration.Input)
     take,
     renew,
     leaseMs,
-    due: (runId) => {
+    own: (runId) => {
       const held = all.get(runId)
+      if (held === undefined) return undefined
       const askedMs = worldMs()
-      return held === undefined || held.gone || askedMs < held.renewedMs + rideAfterMs
-        ? undefined
-        : { runId, holder: held.holder, settle: (had) => settle(runId, held, askedMs, had) }
+      return {
+        holder: held.holder,
+        isDue: !held.gone && askedMs >= held.renewedMs + rideAfterMs,
+        settle: (had) => settle(runId, held, askedMs, had)
+      }
     }
   }
 }

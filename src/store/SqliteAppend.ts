@@ -6,13 +6,16 @@ import * as EventCodec from "../run/EventCodec.ts"
 import { checksum } from "./Checksum.ts"
 import type { Append, RunStoreError } from "./RunStore.ts"
 import { firstKey } from "./SqlEvents.ts"
-import type { Due, SqlLeases } from "./SqlLeases.ts"
+import type { Own, SqlLeases } from "./SqlLeases.ts"
 import { type Execute, type Transact, textOf } from "./SqlTransaction.ts"
 
 // A statement may have only so many parameters.
 const mostRows = 100
 
-/** Says whether the append was made: it was not if the run's next event was not the expected one. */
+/**
+ * Says whether the append was made: it was not if the run's next event was not the expected one, or if its writer had the
+ * lease of the run and somebody else has taken it. The number alone does not tell a run from another one of its id.
+ */
 export const make = (
   sql: SqlClient.SqlClient,
   transact: Transact,
@@ -23,6 +26,8 @@ export const make = (
       VALUES (${""}, ${""}, ${""}, ${""}, ${0}, ${""}, ${""}) ON CONFLICT (run_id) DO NOTHING RETURNING run_no`
   )
   const look = textOf(sql`SELECT run_no, status FROM checkrein_runs WHERE run_id = ${""} AND seq = ${0}`)
+  const isHeld = textOf(sql`SELECT 1 AS held FROM checkrein_leases WHERE run_id = ${""} AND holder = ${""}`)
+  const lookHeld = `${look} AND EXISTS (${isHeld})`
   const move = textOf(sql`UPDATE checkrein_runs SET seq = ${0}, summary = ${""} WHERE run_no = ${0}`)
   const change = textOf(sql`UPDATE checkrein_runs SET status = ${""} WHERE run_no = ${0}`)
   const tag = textOf(
@@ -40,7 +45,12 @@ export const make = (
     return text
   }
 
-  const createRun = Effect.fnUntraced(function* (execute: Execute, { events, runId, summary }: Append) {
+  const createRun = Effect.fnUntraced(function* (
+    execute: Execute,
+    { events, runId, summary }: Append,
+    own: Own | undefined
+  ) {
+    if (own !== undefined && (yield* execute(isHeld, [runId, own.holder])).length === 0) return undefined
     const { agent, parent, startedAt, status, tags = [] } = summary
     const [created] = yield* execute(create, [
       runId,
@@ -57,13 +67,16 @@ export const make = (
     return run_no
   })
 
-  /** Moves the run's row on, and says its number; `undefined` if it had not the expected event number. */
+  /** Moves the run's row on, and says its number; `undefined` if that was not for this writer to do. */
   const advance = Effect.fnUntraced(function* (
     execute: Execute,
-    { events, expected, runId, summary }: Append
+    { events, expected, runId, summary }: Append,
+    own: Own | undefined
   ) {
     // Nobody else writes in between. An update that said which row it moved would cost as much as both.
-    const [run] = yield* execute(look, [runId, expected])
+    const [run] = yield* own === undefined
+      ? execute(look, [runId, expected])
+      : execute(lookHeld, [runId, expected, runId, own.holder])
     if (run === undefined) return undefined
     const { status, tags = [] } = summary
     yield* execute(move, [expected + events.length, JSON.stringify(summary), run.run_no])
@@ -87,27 +100,26 @@ export const make = (
   const write = Effect.fnUntraced(function* (
     execute: Execute,
     append: Append,
-    due: Due | undefined
-  ): Effect.fn.Return<{ readonly written: boolean; readonly renewed?: boolean }, SqlError> {
-    const { events, expected } = append
-    const run = yield* expected === 0 ? createRun(execute, append) : advance(execute, append)
-    if (run === undefined) return { written: false }
+    own: Own | undefined
+  ): Effect.fn.Return<boolean, SqlError> {
+    const { events, expected, runId } = append
+    const run = yield* expected === 0 ? createRun(execute, append, own) : advance(execute, append, own)
+    if (run === undefined) return false
     for (let start = 0; start < events.length; start += mostRows) {
       const some = events.slice(start, start + mostRows)
       yield* execute(insert(some.length), rowsOf(run, some, expected + start))
     }
-    if (due === undefined) return { written: true }
-    const [renewed] = yield* execute(leases.renew, [leases.leaseMs, due.runId, due.holder])
-    return { written: true, renewed: renewed !== undefined }
+    if (own?.isDue === true) yield* execute(leases.renew, [leases.leaseMs, runId, own.holder])
+    return true
   })
 
   return (append) =>
     Effect.suspend(() => {
-      const due = leases.due(append.runId)
+      const own = leases.own(append.runId)
       return Effect.map(
-        transact(append.runId, append.durability, (execute) => write(execute, append, due)),
-        ({ renewed, written }) => {
-          if (renewed !== undefined) due?.settle(renewed)
+        transact(append.runId, append.durability, (execute) => write(execute, append, own)),
+        (written) => {
+          if (written && own?.isDue === true) own.settle(true)
           return written
         }
       )

@@ -39,6 +39,9 @@ const untilMs = (sql: SqlClient.SqlClient) =>
 
 const wait = (duration: `${number} millis`) => TestClock.withLive(Effect.sleep(duration))
 
+const stale = (appended: ReturnType<Store["append"]>) =>
+  Effect.match(appended, { onFailure: ({ _tag }) => _tag, onSuccess: () => "success" })
+
 const busy = (store: Store, runId = "a") => Effect.flip(Effect.scoped(Effect.asVoid(store.lease(runId))))
 
 describeShared((where) => {
@@ -115,10 +118,90 @@ describeShared((where) => {
       const lease = yield* store.lease("a")
       yield* sql`UPDATE checkrein_leases SET holder = 'somebody else'`
       yield* wait("4000 millis")
-      yield* store.append(append("a", 1))
+      expect(yield* stale(store.append(append("a", 1)))).toBe("StaleWriter")
       expect(yield* Effect.flip(lease.lost)).toMatchObject({ _tag: "RunBusy", runId: "a" })
       expect(yield* Effect.flip(lease.check)).toMatchObject({ _tag: "RunBusy", runId: "a" })
     })
+  )
+
+  /** The database thinks that whoever holds these leases has died. */
+  const expire = (sql: SqlClient.SqlClient) => sql`UPDATE checkrein_leases SET until_ms = 0`
+
+  test(
+    "a driver that was held up writes nothing into another run of the id of its own",
+    15,
+    (one, { store: other }) =>
+      Effect.gen(function* () {
+        const { sql, store } = one
+        for (const isOver of [false, true])
+          for (const tags of [[], ["t"]])
+            for (const durability of ["process", "power"] as const) {
+              const run = `${isOver} ${tags.length} ${durability}`
+              yield* Effect.scoped(
+                Effect.gen(function* () {
+                  yield* store.lease(run)
+                  yield* store.append(append(run, 0, 2, { tags }))
+                  yield* expire(sql)
+                  yield* other.delete(run)
+                  const scope = yield* Scope.make()
+                  yield* Scope.provide(other.lease(run), scope)
+                  yield* other.append(append(run, 0, 2, { tags, detail: "another" }))
+                  if (isOver) yield* Scope.close(scope, Exit.void)
+                  expect(yield* stale(store.append(append(run, 2, 1, { tags }, durability)))).toBe(
+                    "StaleWriter"
+                  )
+                  expect(yield* other.summary(run)).toMatchObject({ seq: 2, detail: "another" })
+                  yield* other.append(append(run, 2, 1, { tags }, durability))
+                  expect(yield* other.read(run)).toHaveLength(3)
+                  yield* Scope.close(scope, Exit.void)
+                })
+              )
+            }
+      })
+  )
+
+  test(
+    "a driver that was held up before its first event creates nothing",
+    15,
+    ({ sql, store }, { store: other }) =>
+      Effect.gen(function* () {
+        yield* store.lease("a")
+        yield* expire(sql)
+        yield* Effect.scoped(
+          Effect.andThen(other.lease("a"), Effect.andThen(other.append(append("a", 0)), Effect.void))
+        )
+        yield* other.delete("a")
+        expect(yield* stale(store.append(append("a", 0)))).toBe("StaleWriter")
+        expect(yield* other.list()).toEqual([])
+      })
+  )
+
+  test("a driver that was held up and that nobody was waiting for goes on", 15, ({ sql, store }) =>
+    Effect.gen(function* () {
+      yield* store.lease("a")
+      yield* store.append(append("a", 0))
+      yield* expire(sql)
+      yield* store.append(append("a", 1))
+      expect(yield* store.read("a")).toHaveLength(2)
+    })
+  )
+
+  test(
+    "while a driver that has lost a run is on its way out, its process takes up no other one of that id",
+    15,
+    (one, { store: other }) =>
+      Effect.gen(function* () {
+        const { sql, store } = one
+        const late = yield* Scope.make()
+        yield* Scope.provide(store.lease("a"), late)
+        yield* store.append(append("a", 0))
+        yield* expire(sql)
+        yield* other.delete("a")
+        expect(yield* busy(store)).toMatchObject({ _tag: "RunBusy", runId: "a" })
+        yield* Scope.close(late, Exit.void)
+        yield* store.lease("a")
+        yield* store.append(append("a", 0))
+      })
   )
 
   test("its holder finds out by itself that somebody else has it, or that it is gone", 2, ({ sql, store }) =>
