@@ -8,7 +8,6 @@ import type * as Response from "effect/ai/Response"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Sse from "effect/encoding/Sse"
-import * as Predicate from "effect/Predicate"
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import * as Stream from "effect/Stream"
@@ -19,9 +18,6 @@ const decodeCompletion = Schema.decodeUnknownResult(Completion.Completion)
 const decodeChunk = Schema.decodeUnknownResult(Completion.Chunk)
 
 const parse = (text: string): Result.Result<unknown, unknown> => Result.try((): unknown => JSON.parse(text))
-
-const hasError = (value: unknown): boolean =>
-  Predicate.hasProperty(value, "error") && Predicate.isNotNullish(value.error)
 
 const failed = (origin: ProviderError.Origin, body: string, now: number) =>
   ProviderError.fromAnswer(origin, { status: 200, headers: {}, body, now })
@@ -42,7 +38,7 @@ const completion = (
         : ProviderError.notTheFormat(origin, `with what is not JSON: ${shown()}`)
     )
   }
-  if (hasError(json.success)) return Result.fail(failed(origin, text, now))
+  if (ProviderError.errorIn(json.success) !== undefined) return Result.fail(failed(origin, text, now))
   const decoded = decodeCompletion(json.success)
   if (Result.isFailure(decoded)) {
     return Result.fail(ProviderError.notTheFormat(origin, `with JSON of another shape: ${shown()}`))
@@ -107,6 +103,8 @@ class Reader {
     this.pending = []
     for (const event of arrived) {
       if (this.done) break
+      // Some keep the connection alive with events that are empty.
+      if (event.data.trim() === "") continue
       if (event.data.trim() === "[DONE]") {
         this.done = true
         break
@@ -127,7 +125,7 @@ class Reader {
     // Some endpoints leave out the blank line after the last event.
     const last = this.done ? { parts: [], error: undefined } : this.read("\n\n", now)
     if (last.error !== undefined && !this.damaged) return last
-    if (this.events === 0) {
+    if (!this.assembler.begun) {
       return {
         parts: [],
         error: last.error ?? ProviderError.notAReply(this.origin, "with a stream without a reply")
@@ -155,7 +153,7 @@ class Reader {
       this.damaged = true
       return Result.fail(ProviderError.notAReply(this.origin, `${where} a damaged event: ${shown()}`))
     }
-    if (event.event === "error" || hasError(json.success))
+    if (event.event === "error" || ProviderError.errorIn(json.success) !== undefined)
       return Result.fail(failed(this.origin, event.data, now))
     return Result.mapError(decodeChunk(json.success), () =>
       ProviderError.notTheFormat(this.origin, `${where} an event of another shape: ${shown()}`)

@@ -3,6 +3,7 @@
  * become the response parts of `effect/ai`. Endpoints differ, so decoding asks for little and ignores what it does not know.
  */
 import type * as Response from "effect/ai/Response"
+import * as Option from "effect/Option"
 import * as Predicate from "effect/Predicate"
 import * as Schema from "effect/Schema"
 import { StreamedCalls } from "./StreamedCalls.ts"
@@ -26,6 +27,10 @@ const Usage = Schema.Struct({
 /** Token usage as endpoints report it. */
 export type Usage = typeof Usage.Type
 
+// Usage of another shape is as good as none, and no reason to give up a reply that was paid for.
+const UsageAsTold = Schema.optionalKey(Schema.Unknown)
+const decodeUsage = Schema.decodeUnknownOption(Usage)
+
 const Called = Schema.Struct({
   name: optional(Schema.String),
   arguments: Schema.optionalKey(Schema.Unknown)
@@ -41,7 +46,10 @@ type CallDelta = typeof CallDelta.Type
 
 const Delta = Schema.Struct({
   content: optional(
-    Schema.Union([Schema.String, Schema.Array(Schema.Struct({ text: Schema.optionalKey(Schema.String) }))])
+    Schema.Union([
+      Schema.String,
+      Schema.Array(Schema.Union([Schema.String, Schema.Struct({ text: optional(Schema.String) })]))
+    ])
   ),
   refusal: optional(Schema.String),
   reasoning_content: optional(Schema.String),
@@ -66,7 +74,7 @@ export const Completion = Schema.Struct({
       })
     )
   ),
-  usage: optional(Usage)
+  usage: UsageAsTold
 })
 export type Completion = typeof Completion.Type
 
@@ -83,7 +91,7 @@ export const Chunk = Schema.Struct({
       })
     )
   ),
-  usage: optional(Usage)
+  usage: UsageAsTold
 })
 export type Chunk = typeof Chunk.Type
 
@@ -145,7 +153,9 @@ const paramsOf = (text: string): unknown => {
 }
 
 const textOf = (content: Delta["content"]): string =>
-  typeof content === "string" ? content : (content ?? []).map((part) => part.text ?? "").join("")
+  typeof content === "string"
+    ? content
+    : (content ?? []).map((part) => (typeof part === "string" ? part : (part.text ?? ""))).join("")
 
 const argumentsOf = (value: unknown): string =>
   typeof value === "string" ? value : value === undefined || value === null ? "" : JSON.stringify(value)
@@ -178,12 +188,18 @@ export class Assembler {
   private open: "text" | "reasoning" | undefined
   private segments = 0
   private started = false
+  private replied = false
   private refused = false
   private reason: string | undefined
   private usage: Usage | undefined
 
   constructor(options: Options = {}) {
     this.options = options
+  }
+
+  /** Whether anything has come of the reply itself. */
+  get begun(): boolean {
+    return this.replied
   }
 
   /** Whether the endpoint has said why the reply ends. */
@@ -201,9 +217,10 @@ export class Assembler {
         modelId: chunk.model ?? undefined
       })
     }
-    if (chunk.usage) this.usage = chunk.usage
+    if (chunk.usage) this.usage = Option.getOrElse(decodeUsage(chunk.usage), () => this.usage)
     const choice = theReply(chunk.choices)
     if (choice === undefined) return parts
+    this.replied = true
     if (choice.delta) this.pushDelta(choice.delta, parts)
     if (choice.finish_reason) this.reason = choice.finish_reason
     return parts
@@ -232,7 +249,7 @@ export class Assembler {
   }
 
   private pushDelta(delta: Delta, parts: Array<Response.StreamPartEncoded>) {
-    const thought = delta.reasoning_content ?? delta.reasoning ?? ""
+    const thought = delta.reasoning_content || delta.reasoning || ""
     if (delta.reasoning_details) this.details.push(...delta.reasoning_details)
     if (thought !== "") {
       this.begin("reasoning", parts)

@@ -59,20 +59,34 @@ interface Details {
   readonly status: number | undefined
 }
 
+const isErrorStatus = (status: number): boolean => Number.isInteger(status) && status >= 400 && status < 600
+
 const word = (value: unknown): string => (typeof value === "string" ? value : "")
 
-/** What an error object says; endpoints put it under `error`, some put its fields at the top. */
+/**
+ * The error in an answer: what is under `error`, also in a list of one as Gemini sends it, or the answer itself if it says
+ * that it is one, as vLLM's does. `undefined` if there is none.
+ */
+export const errorIn = (value: unknown): unknown => {
+  if (Array.isArray(value)) return errorIn(value[0])
+  if (Predicate.hasProperty(value, "error") && Predicate.isNotNullish(value.error)) return value.error
+  const says = (name: string) => Predicate.hasProperty(value, name) && value[name] === "error"
+  return says("object") || says("type") ? value : undefined
+}
+
+/** What an error object says; some endpoints put its fields at the top. */
 const detailsOf = (value: unknown): Details => {
-  const error = Predicate.hasProperty(value, "error") && value.error !== null ? value.error : value
+  const error = errorIn(value) ?? value
   if (typeof error === "string") return { message: error, code: "", type: "", status: undefined }
   const field = (name: string): unknown => (Predicate.hasProperty(error, name) ? error[name] : undefined)
-  const status = Number(field("status") ?? field("code"))
+  // Beside a code that is a number, the status may be a word.
+  const status = [field("status"), field("code")].map(Number).find(isErrorStatus)
   const message = field("message") ?? field("detail")
   return {
     message: typeof message === "string" ? message : undefined,
     code: word(field("code")),
     type: word(field("type")),
-    status: Number.isInteger(status) && status >= 400 && status < 600 ? status : undefined
+    status
   }
 }
 

@@ -253,12 +253,36 @@ describe("replies", () => {
     )
   )
 
-  it.effect("leaves usage undefined that the endpoint leaves out", () =>
+  it.effect("leaves usage undefined that the endpoint leaves out, or tells in another shape", () =>
     Effect.gen(function* () {
-      const response = yield* generate(start)
-      expect(response.usage.inputTokens.total).toBeUndefined()
-      expect(response.usage.outputTokens.total).toBeUndefined()
-    }).pipe(Effect.provide(model(answering(reply({ content: "Hi" })))))
+      for (const rest of [
+        {},
+        { usage: null },
+        { usage: [] },
+        { usage: "free" },
+        { usage: { prompt_tokens: "9" } }
+      ]) {
+        const response = yield* Effect.provide(
+          generate(start),
+          model(answering(reply({ content: "Hi" }, rest)))
+        )
+        expect(response.text).toBe("Hi")
+        expect(response.usage.inputTokens.total).toBeUndefined()
+        expect(response.usage.outputTokens.total).toBeUndefined()
+      }
+    })
+  )
+
+  it.effect("reads content in parts, and the form that calls once had", () =>
+    Effect.gen(function* () {
+      const message = {
+        content: [{ type: "text", text: "H" }, "i", { type: "text", text: null }, { type: "image" }],
+        function_call: { name: "list_files", arguments: "" }
+      }
+      const response = yield* Effect.provide(generate(start), model(answering(reply(message))))
+      expect([response.text, response.finishReason]).toEqual(["Hi", "tool-calls"])
+      expect(callsOf(response.content)).toEqual([{ id: "", name: "list_files", params: {} }])
+    })
   )
 
   it.effect.each([
@@ -402,7 +426,36 @@ describe("errors", () => {
     [200, errorBody({ message: "upstream failed" }), "InternalProviderError", true, "upstream failed"],
     [200, errorBody({ message: "slow down", code: 429 }), "RateLimitError", true, "Rate limit"],
     [200, errorBody({ message: "bad key", code: 401 }), "AuthenticationError", false, "bad key"],
-    [200, JSON.stringify({ error: "just text" }), "InternalProviderError", true, "just text"]
+    [200, JSON.stringify({ error: "just text" }), "InternalProviderError", true, "just text"],
+    [
+      200,
+      JSON.stringify({ object: "error", message: "no such lora", type: "NotFoundError", code: 404 }),
+      "InvalidRequestError",
+      false,
+      "no such lora"
+    ],
+    [
+      200,
+      errorBody({ message: "slow down", code: 429, status: "RESOURCE_EXHAUSTED" }),
+      "RateLimitError",
+      true,
+      "Rate limit"
+    ],
+    [
+      400,
+      JSON.stringify([{ error: { code: 400, message: "bad turn", status: "INVALID_ARGUMENT" } }]),
+      "InvalidRequestError",
+      false,
+      "answered 400: bad turn"
+    ],
+    [200, JSON.stringify([{ error: { code: 503, message: "busy" } }]), "InternalProviderError", true, "busy"],
+    [
+      200,
+      '{"choices":[{"index":1,"message":{"content":"x"}}]}',
+      "InternalProviderError",
+      true,
+      "without a choice"
+    ]
   ])("%i %s is %s", ([status, body, tag, retryable, words]) =>
     Effect.gen(function* () {
       const error = yield* failing(body, status)

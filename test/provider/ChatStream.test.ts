@@ -142,6 +142,102 @@ describe("streams", () => {
     })
   )
 
+  const read = { index: 0, id: "a", function: { name: "read_file", arguments: '{"path":"x"}' } }
+  const x = [{ id: "a", name: "read_file", params: { path: "x" } }]
+  it.effect.each<
+    [string, string, { text?: string; calls?: ReadonlyArray<unknown>; finish: string; total?: number }]
+  >([
+    [
+      "Azure: filter results before any choice, and beside one",
+      event({ id: "", model: "", choices: [], prompt_filter_results: [{ prompt_index: 0 }] }) +
+        event({
+          choices: [{ index: 0, content_filter_results: {}, delta: { content: "Hi" } }],
+          usage: null
+        }) +
+        delta({}, "stop") +
+        usage +
+        done,
+      { text: "Hi", finish: "stop", total: 10 }
+    ],
+    [
+      "vLLM: both names of reasoning, empty calls, and stop after a call",
+      delta({ role: "assistant", content: "", tool_calls: [] }) +
+        delta({ reasoning: "hm", reasoning_content: "", content: null }) +
+        delta({ tool_calls: [read] }) +
+        delta({ tool_calls: [{ index: 0, id: null, function: { name: null, arguments: null } }] }, "stop") +
+        usage +
+        done,
+      { calls: x, finish: "tool-calls", total: 10 }
+    ],
+    [
+      "Ollama: whole calls, all with index 0",
+      call(read) +
+        call({ ...read, id: "b", function: { name: "list_files", arguments: "{}" } }) +
+        delta({ role: "assistant", content: "" }, "tool_calls") +
+        done,
+      { calls: [...x, { id: "b", name: "list_files", params: {} }], finish: "tool-calls" }
+    ],
+    [
+      "Gemini: content in parts, no finish reason",
+      delta({
+        content: [{ type: "text", text: "H" }, "i", { type: "text", text: null }, { type: "image" }]
+      }) + done,
+      { text: "Hi", finish: "stop" }
+    ],
+    [
+      "arguments as an object",
+      delta(
+        { tool_calls: [{ ...read, function: { name: "read_file", arguments: { path: "x" } } }] },
+        "tool_calls"
+      ) + done,
+      { calls: x, finish: "tool-calls" }
+    ],
+    [
+      "the finish reason of calls, and no call",
+      delta({ content: "Hi", tool_calls: null }, "tool_calls") + done,
+      { text: "Hi", finish: "other" }
+    ],
+    [
+      "an empty finish reason in every event",
+      delta({ content: "Hi" }, "") + delta({}, "") + done,
+      { text: "Hi", finish: "stop" }
+    ],
+    [
+      "the form that calls once had",
+      delta({ function_call: { name: "read_file", arguments: '{"path":' } }) +
+        delta({ function_call: { arguments: '"x"}' } }, "function_call") +
+        done,
+      { calls: [{ ...x[0], id: "" }], finish: "tool-calls" }
+    ],
+    [
+      "keep-alives of every kind",
+      `: PROCESSING\n\ndata:\n\ndata: \n\nevent: ping\ndata: {"type":"ping"}\n\n\n\n${delta({ content: "Hi" }, "stop")}:\n\n${done}`,
+      { text: "Hi", finish: "stop" }
+    ],
+    [
+      "lines that end in CR, and an event in several lines",
+      `data: {"choices":\rdata:[{"delta":{"content":"Hi"},\rdata: "finish_reason":"stop"}]}\r\rdata: [DONE]\r\r`,
+      { text: "Hi", finish: "stop" }
+    ],
+    [
+      "usage in every event, and in another shape",
+      event({ choices: [{ delta: { content: "Hi" } }], usage: { prompt_tokens: 10, completion_tokens: 0 } }) +
+        event({ choices: [{ delta: {}, finish_reason: "stop" }], usage: { prompt_tokens: "10" } }) +
+        event({ choices: [], usage: "unknown" }) +
+        done,
+      { text: "Hi", finish: "stop", total: 10 }
+    ]
+  ])("of strange endpoints are read: %s", ([, text, expected]) =>
+    Effect.gen(function* () {
+      const { parts, error } = yield* stream([encode(text)])
+      expect(error).toBeUndefined()
+      expect([textOf(parts), callsOf(parts)]).toEqual([expected.text ?? "", expected.calls ?? []])
+      expect(finishOf(parts)?.reason).toBe(expected.finish)
+      expect(finishOf(parts)?.usage.inputTokens.total).toBe(expected.total)
+      if (text.includes("reasoning")) expect(parts).toContainEqual(expect.objectContaining({ delta: "hm" }))
+    })
+  )
+
   it.effect("end well without [DONE], without the last blank line, and without usage", () =>
     Effect.gen(function* () {
       for (const text of [delta({ content: "x" }, "stop"), delta({ content: "x" }, "stop").trimEnd()]) {
@@ -197,6 +293,47 @@ describe("streams", () => {
       "gone wrong"
     ],
     ["holds a refusal", [event({ error: { message: "key", code: 401 } })], false, "", false, "key"],
+    [
+      "holds an error at the top, as vLLM did",
+      [hello, event({ object: "error", message: "too many seqs", type: "BadRequestError", code: 400 })],
+      false,
+      "Hello",
+      false,
+      "too many seqs"
+    ],
+    [
+      "holds an error named by its type",
+      [event({ type: "error", message: "gone" })],
+      false,
+      "",
+      true,
+      "gone"
+    ],
+    [
+      "holds an error whose status is a word beside a number, as of Gemini",
+      [event({ error: { code: 400, message: "bad turn", status: "INVALID_ARGUMENT" } })],
+      false,
+      "",
+      false,
+      "bad turn"
+    ],
+    ["holds an error in a list", [event([{ error: { code: 403, message: "no" } }])], false, "", false, "no"],
+    [
+      "never has a choice",
+      [event({ choices: [], prompt_filter_results: [] }), usage, done],
+      false,
+      "",
+      true,
+      "without a reply"
+    ],
+    [
+      "has another choice than the first alone",
+      [event({ choices: [{ index: 1, delta: { content: "No" }, finish_reason: "stop" }] }), done],
+      false,
+      "",
+      true,
+      "without a reply"
+    ],
     ["holds damage", [hello, event("{]")], false, "Hello", true, "damaged event: {]"],
     ["holds another shape", [hello, event({ choices: 1 })], false, "Hello", false, "another shape"]
   ])("that %s", ([, pieces, breaks, text, retryable, words]) =>
