@@ -12,10 +12,11 @@ import { hasExpired } from "../run/Expiry.ts"
 import type { Exhausted } from "../run/Limits.ts"
 import { type Ending, nextStep, type Refusal, type Step } from "../run/NextStep.ts"
 import { continues } from "../run/PendingCalls.ts"
-import type { Body, Of } from "../run/RunEvent.ts"
+import type { Body } from "../run/RunEvent.ts"
 import { questionOf } from "../run/RunExit.ts"
 import type { PendingCall } from "../run/RunState.ts"
 import * as RunState from "../run/RunState.ts"
+import { stoppedWith } from "../run/Waiting.ts"
 import { type Outcome, Reconcile, unknown } from "../tool/ToolPolicy.ts"
 import * as Allowances from "./Allowances.ts"
 import * as Approvals from "./Approvals.ts"
@@ -30,24 +31,9 @@ import * as Patience from "./Patience.ts"
 import * as Plan from "./Plan.ts"
 import * as Policy from "./Policy.ts"
 import * as PoolClaims from "./PoolClaims.ts"
+import * as RunEnd from "./RunEnd.ts"
 import * as ToolCall from "./ToolCall.ts"
 import * as Words from "./Words.ts"
-
-/** The event with which a run ends. */
-export const stopped = (
-  journal: Journal,
-  { detail, exhausted, reason, status }: Ending,
-  operations: NonNullable<Of<"run_stopped">["operations"]> = []
-): Body => ({
-  type: "run_stopped",
-  status,
-  reason,
-  detail,
-  ...(exhausted === undefined ? undefined : { exhausted }),
-  ...(operations.length === 0 ? undefined : { operations }),
-  ...RunState.totals(journal.state()),
-  ...(journal.state().unpriced === true ? { unpriced: true } : undefined)
-})
 
 const shortOf = ({ pool, resource }: Exhausted) => ({
   short: resource,
@@ -150,7 +136,7 @@ const executeAll = Effect.fnUntraced(function* (
     yield* journal.commit()
     for (const call of calls) {
       if (continues(call) || ToolCall.withoutExecution(job, journal.state(), desk, call)) continue
-      const short = yield* PoolClaims.call(job, journal.runId, call, call.attempts + 1)
+      const short = yield* PoolClaims.call(job, journal.state(), call, call.attempts + 1)
       if (short === undefined) continue
       const { refusedInTurn } = journal.state()
       if (refusedInTurn !== undefined && refusedInTurn < call.turn) return outOf(short)
@@ -240,7 +226,7 @@ const stop = Effect.fnUntraced(function* (job: Job, journal: Journal, ending: En
   // What an operation does when it is cancelled or waited for is up to its tool: a paid turn does not wait for that.
   if (atLimit && RunState.live(journal.state()).length > 0) yield* journal.commit()
   const operations = atLimit ? yield* Operations.settle(job, journal) : []
-  yield* journal.commit(stopped(journal, ending, operations))
+  yield* RunEnd.end(journal, ending, operations)
 })
 
 const begins = ({ _tag }: Step): boolean =>
@@ -310,7 +296,7 @@ export const drive = Effect.fnUntraced(function* (job: Job, journal: Journal) {
       const detail = error instanceof Error ? `${error.name}: ${error.message}` : String(error)
       return Effect.andThen(
         Effect.logError(`run ${journal.runId} failed with a defect`, cause),
-        journal.commit(stopped(journal, { status: "failed", reason: "defect", detail }))
+        RunEnd.end(journal, { status: "failed", reason: "defect", detail })
       )
     }),
     Effect.onExit((exit) => {
@@ -319,8 +305,8 @@ export const drive = Effect.fnUntraced(function* (job: Job, journal: Journal) {
       const reason = Inbox.cancelReasonOf(exit.cause)
       if (reason === undefined && isRequested(drain)) return journal.commit()
       const { parent } = journal.state()
-      const without = parent === undefined ? "the run was interrupted" : `run ${parent.runId} was stopped`
-      return journal.commit(stopped(journal, Inbox.cancelledFor(reason ?? without)))
+      const without = parent === undefined ? "the run was interrupted" : stoppedWith(parent.runId)
+      return RunEnd.end(journal, Inbox.cancelledFor(reason ?? without))
     })
   )
 })

@@ -1,40 +1,29 @@
 /**
  * The runs below a run whose driver has died: nobody has told the run above what they have used, and the model calls that
- * they had on their way are in nobody's books. Nor has anybody told it of those that were driven by themselves. Whoever takes the tree up, or ends it, first closes the books of each of
- * these runs, the deepest first, and only then writes into the one above what the run below it adds up to.
+ * they had on their way are in nobody's books. Nor has anybody told it of those that were driven by themselves. Whoever
+ * takes the tree up first closes the books of each of these runs, the deepest first, and only then writes into the one
+ * above what the run below it adds up to.
  *
  * A run's books are closed in its own journal and under its own lease, so that what is told of it is a total which that
- * journal has. Where the tree goes on the run is taken up for that and left where it was; where the tree ends it ends.
+ * journal has. Here the tree goes on, and a run is left where it was; see `RunEnd` for a tree that ends.
  */
 import * as Effect from "effect/Effect"
-import * as Option from "effect/Option"
-import * as Schedule from "effect/Schedule"
 import { continues } from "../run/PendingCalls.ts"
 import type { Body } from "../run/RunEvent.ts"
 import * as RunState from "../run/RunState.ts"
-import { BudgetPool } from "../store/BudgetPool.ts"
-import {
-  type Lease,
-  load,
-  type RunBusy,
-  type RunNotFound,
-  RunStore,
-  type RunStoreError
-} from "../store/RunStore.ts"
+import { load, type RunBusy, type RunNotFound, RunStore, type RunStoreError } from "../store/RunStore.ts"
 import { useOf } from "./ChildRun.ts"
-import * as Inbox from "./Inbox.ts"
 import type { Job } from "./Job.ts"
 import * as Journal from "./Journal.ts"
 import * as LastAttempt from "./LastAttempt.ts"
 import * as Listeners from "./Listeners.ts"
-import * as Loop from "./Loop.ts"
 import * as PoolClaims from "./PoolClaims.ts"
 import * as Words from "./Words.ts"
 
 type Pooled = Pick<Job, "pool">
 
 /** What the run in a call has used and the call has not told: its driver has died, or somebody else has driven it. */
-const untold = (call: RunState.PendingCall, child: RunState.RunState): ReadonlyArray<Body> => {
+export const untold = (call: RunState.PendingCall, child: RunState.RunState): ReadonlyArray<Body> => {
   const { callId, childCostUsd = 0, childTokens = 0, tool } = call
   const use = useOf(child)
   if (use.childCostUsd === childCostUsd && use.childTokens === childTokens) return []
@@ -42,10 +31,9 @@ const untold = (call: RunState.PendingCall, child: RunState.RunState): ReadonlyA
   return [{ type: "tool_result", callId, tool, content, ok: false, ms: 0, disposition: "cancelled", ...use }]
 }
 
-const ifStored = <A, E, R>(effect: Effect.Effect<A, E | RunNotFound, R>) =>
+/** A call may have been claimed, and its run not have begun. */
+export const ifStored = <A, E, R>(effect: Effect.Effect<A, E | RunNotFound, R>) =>
   Effect.catchTag(effect, "RunNotFound", () => Effect.undefined)
-
-// --- the tree goes on -----------------------------------------------------------------------------------------------
 
 /** Closes the books of a run whose driver has died, without ending it. Yields its state then. */
 const closed = (
@@ -86,66 +74,3 @@ export const unheard: (
     return told
   }
 )
-
-// --- the tree ends --------------------------------------------------------------------------------------------------
-
-/** Ends a run that nobody drives, and the runs below it before it. */
-const end = Effect.fnUntraced(function* (state: RunState.RunState, reason: string, lease: Lease) {
-  const { agent, inbox, pending, runId } = state
-  const told: Array<Body> = []
-  for (const call of pending) {
-    if (!continues(call)) continue
-    const child = yield* ifStored(
-      endedBelow(RunState.childId(runId, call.callId), `run ${runId} was stopped`)
-    )
-    if (child !== undefined) told.push(...untold(call, child))
-  }
-  const journal = yield* Journal.make(runId, state, lease, yield* Listeners.of(agent, undefined))
-  journal.stage({ type: "run_resumed", inbox, messages: [] }, ...told)
-  yield* journal.commit(Loop.stopped(journal, Inbox.cancelledFor(reason)))
-  return journal.state()
-})
-
-/**
- * Ends a run, and the runs below it before it, if nobody drives it: fails with `RunBusy` otherwise. What has come to an
- * end of its own keeps it. Yields its state then.
- */
-export const ended: (
-  runId: string,
-  reason: string
-) => Effect.Effect<RunState.RunState, RunBusy | RunNotFound | RunStoreError, RunStore> = Effect.fnUntraced(
-  function* (runId, reason) {
-    const store = yield* RunStore
-    const lease = yield* store.lease(runId)
-    const { events, state } = yield* load(runId)
-    if (state.reason === "cancelled" || (state.status !== "running" && state.status !== "interrupted")) {
-      return state
-    }
-    const pool = Option.getOrUndefined(yield* Effect.serviceOption(BudgetPool))
-    // If the pool cannot be told now it is told when the run is taken up again.
-    yield* Effect.ignore(PoolClaims.settleAgain({ pool }, LastAttempt.of(events)), { log: "Warn" })
-    return yield* end(state, reason, lease)
-  },
-  Effect.scoped
-)
-
-/** A driver stops within a second of being told, and the lease of one that has died ends soon after that of its parent. */
-const patience = Schedule.spaced("100 millis").pipe(Schedule.upTo({ duration: "10 seconds" }))
-
-const isBusy = ({ _tag }: RunBusy | RunNotFound | RunStoreError): boolean => _tag === "RunBusy"
-
-/** The same for a run below one that ends: whoever drives it is told, and waited for. */
-const endedBelow = Effect.fnUntraced(function* (runId: string, reason: string) {
-  const store = yield* RunStore
-  const attempt = ended(runId, reason)
-  return yield* attempt.pipe(
-    Effect.catchTag("RunBusy", () =>
-      Effect.andThen(
-        store.send(runId, { type: "cancel", reason }),
-        Effect.retry(attempt, { while: isBusy, schedule: patience })
-      )
-    ),
-    // It goes on stopping, or its driver's lease is a long one: what is known of it is better than nothing.
-    Effect.catchTag("RunBusy", () => Effect.map(load(runId), ({ state }) => state))
-  )
-})

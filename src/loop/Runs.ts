@@ -29,7 +29,6 @@ import { Drain, isRequested } from "./Drain.ts"
 import * as Inbox from "./Inbox.ts"
 import type { Job } from "./Job.ts"
 import * as LastAttempt from "./LastAttempt.ts"
-import * as Orphans from "./Orphans.ts"
 import * as PoolClaims from "./PoolClaims.ts"
 import {
   AgentMismatch,
@@ -39,6 +38,7 @@ import {
   RunNotCompleted,
   UnpricedModel
 } from "./Refused.ts"
+import * as RunEnd from "./RunEnd.ts"
 import * as Session from "./Session.ts"
 
 /** What a run is asked, and how. */
@@ -336,7 +336,7 @@ export const cancel = (
   Effect.gen(function* () {
     const store = yield* RunStore
     yield* store.summary(runId)
-    const ended = Effect.asVoid(Orphans.ended(runId, reason))
+    const ended = Effect.asVoid(RunEnd.ended(runId, reason))
     yield* Effect.catchTag(ended, "RunBusy", () => store.send(runId, { type: "cancel", reason }))
   })
 

@@ -19,6 +19,7 @@ import * as Listeners from "./Listeners.ts"
 import * as Loop from "./Loop.ts"
 import * as Orphans from "./Orphans.ts"
 import * as PoolClaims from "./PoolClaims.ts"
+import * as RunEnd from "./RunEnd.ts"
 import * as Words from "./Words.ts"
 
 /** A run to begin: what is known before its first event. */
@@ -152,7 +153,7 @@ export const resume = Effect.fnUntraced(function* (
   const since = state.status === "running" ? state.inbox : sent
   const cancel = commands.find(({ command, id }) => command.type === "cancel" && id > since)
   if (cancel?.command.type === "cancel") {
-    yield* journal.commit(Loop.stopped(journal, Inbox.cancelledFor(cancel.command.reason)))
+    yield* RunEnd.end(journal, Inbox.cancelledFor(cancel.command.reason))
     return journal.state()
   }
   yield* drive(job, journal, state.parent)

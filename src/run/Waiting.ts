@@ -13,6 +13,16 @@ export const suspends: (reason: unknown) => reason is Suspension["reason"] = Sch
   Suspension.fields.reason
 )
 
+/** Why a run has stopped that was stopped together with the run above it: what its journal says then. */
+export const stoppedWith = (parentId: string): string => `run ${parentId} was stopped`
+
+/**
+ * Whether a child run was cancelled and the run above it was not: that is an ending of its own, and nobody takes it up
+ * again unless asked.
+ */
+export const cancelledAlone = ({ detail, parent, reason }: State.RunState): boolean =>
+  parent !== undefined && reason === "cancelled" && detail !== stoppedWith(parent.runId)
+
 const asRequest = (state: State.RunState) => (call: State.PendingCall) => ({
   runId: state.runId,
   callId: call.callId,

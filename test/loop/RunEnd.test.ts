@@ -1,0 +1,182 @@
+/**
+ * A family of runs loses its driver at every append of any of them: the process is killed, or leaves off in good order.
+ * Whatever the run at the top ends for when somebody takes it up, nothing below it is left as `running`, for nobody would
+ * ever drive it.
+ */
+import { describe, expect } from "@effect/vitest"
+import * as Tool from "effect/ai/Tool"
+import * as Toolkit from "effect/ai/Toolkit"
+import * as Deferred from "effect/Deferred"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Logger from "effect/Logger"
+import * as Schema from "effect/Schema"
+import * as TestClock from "effect/testing/TestClock"
+import { Agent, PriceBook, RunStore } from "../../src/index.ts"
+import { Drain } from "../../src/loop/Drain.ts"
+import * as Scripted from "../../src/provider/Scripted.ts"
+import * as Audit from "../../src/testing/Audit.ts"
+import { call, check, crashing, model } from "./support.ts"
+
+const Prices = PriceBook.layer({
+  top: { input: 7, output: 13 },
+  middle: { input: 3, output: 5 },
+  leaf: { input: 11, output: 17 }
+})
+
+type Runnable = Agent.Agent<string, never, RunStore.RunStore>
+
+/** What stands against the run at the top when it is taken up. */
+type Options = Pick<NonNullable<Parameters<typeof Agent.make>[1]>, "limits" | "stopWhen">
+
+const Read = Tool.make("read", {
+  parameters: Schema.Struct({ q: Schema.String }),
+  success: Schema.String
+}).annotate(Tool.Readonly, true)
+const reading = Toolkit.make(Read)
+const handlers = reading.toLayer({ read: ({ q }) => Effect.succeed(q) })
+
+const leaf = (name: string, options: Options = {}): Runnable =>
+  Agent.make(name, { ...options, toolkit: reading }).pipe(
+    Agent.provide(handlers),
+    Agent.provide(model([call("read", "a", "1"), call("read", "b", "2"), Scripted.text("dug")], name).layer)
+  )
+
+/** An agent that asks another one twice in the same turn, and the two at the same time. */
+const above = (name: string, below: Runnable, options: Options = {}): Runnable => {
+  const ask = Agent.asTool(below, { name: "ask", description: "Asks." })
+  const lines = [
+    Scripted.turn(
+      Scripted.call("ask", { task: "dig" }, { id: "c" }),
+      Scripted.call("ask", { task: "dig deeper" }, { id: "d" })
+    ),
+    Scripted.text("done")
+  ]
+  return Agent.make(name, {
+    ...options,
+    toolkit: Toolkit.make(ask.tool.annotate(Tool.Readonly, true))
+  }).pipe(Agent.provide(Layer.mergeAll(ask.layer, model(lines, name).layer)))
+}
+
+const families: ReadonlyArray<readonly [name: string, make: (options?: Options) => Runnable]> = [
+  ["one level", (options) => leaf("top", options)],
+  ["two levels", (options) => above("top", leaf("leaf"), options)],
+  ["three levels", (options) => above("top", above("middle", leaf("leaf")), options)]
+]
+
+type Step = Effect.Effect<unknown, unknown, RunStore.RunStore>
+type Make = (options?: Options) => Runnable
+
+const deadline = { limits: { deadline: new Date(60_000) } }
+
+/** How the run at the top comes to its end when it is taken up: what is done, and with what the agent was made. */
+const endings: ReadonlyArray<
+  readonly [name: string, end: (make: Make, runId: string) => Step, options?: Options]
+> = [
+  [
+    "a Stop that its dead driver was sent",
+    (make, runId) =>
+      Effect.gen(function* () {
+        const store = yield* RunStore.RunStore
+        yield* store.send(runId, { type: "cancel", reason: "enough" })
+        yield* Agent.resume(make(), runId)
+      })
+  ],
+  ["a Stop while nobody drives it", (_, runId) => Agent.cancel(runId, "enough")],
+  [
+    "its deadline",
+    (make, runId) => Effect.andThen(TestClock.adjust("2 minutes"), Agent.resume(make(deadline), runId)),
+    deadline
+  ],
+  ["its turn limit", (make, runId) => Agent.resume(make(), runId, { limits: { turns: 1 } })],
+  ["its money", (make, runId) => Agent.resume(make(), runId, { limits: { usd: 1e-9 } })],
+  [
+    "a defect",
+    (make, runId) => {
+      const stopWhen = () => {
+        throw new Error("no such property")
+      }
+      return Agent.resume(make({ stopWhen }), runId)
+    }
+  ],
+  ["a stop condition", (make, runId) => Agent.resume(make({ stopWhen: () => "enough" }), runId)]
+]
+
+const attempt = (step: Step) => Effect.exit(Effect.provide(step, [Prices, Logger.layer([])]))
+
+/** The process dies once this many events are stored. */
+const killed = (step: Step, events: number): Step =>
+  Effect.suspend(() => {
+    let stored = 0
+    return crashing(step, { before: () => ++stored > events })
+  })
+
+/** Its driver leaves off once this many events are stored; somebody presses Stop at the same moment. */
+const leftOff = (step: Step, runId: string, events: number): Step =>
+  Effect.gen(function* () {
+    const drain = yield* Deferred.make<void>()
+    const store = yield* RunStore.RunStore
+    let stored = 0
+    const append: typeof store.append = (one) =>
+      Effect.tap(store.append(one), () => {
+        const before = stored
+        stored += one.events.length
+        if (before >= events || stored < events) return Effect.void
+        return Effect.andThen(
+          Deferred.succeed(drain, undefined),
+          Effect.ignore(store.send(runId, { type: "cancel", reason: "enough" }))
+        )
+      })
+    return yield* step.pipe(
+      Effect.provideService(Drain, drain),
+      Effect.provideService(RunStore.RunStore, { ...store, append })
+    )
+  })
+
+const summary = (runId: string) => RunStore.RunStore.use((store) => store.summary(runId))
+
+/** The run at the top has stopped: so have all below it, and their journals keep the laws. */
+const expectOver = Effect.fnUntraced(function* (runId: string, when: string) {
+  const store = yield* RunStore.RunStore
+  expect((yield* summary(runId)).status, `${when}: ${runId}`).not.toBe("running")
+  const left = (yield* store.list({ status: "running" })).map((run) => run.runId)
+  expect(left, when).toEqual([])
+  expect((yield* Audit.run(runId)).findings, when).toEqual([])
+})
+
+describe("a run that ends ends what is below it, wherever its driver was killed", () => {
+  for (const [levels, make] of families) {
+    for (const [name, end, options] of endings) {
+      for (const again of [undefined, 2]) {
+        const twice = again === undefined ? "" : `, which is killed ${again} events later`
+        check(`${levels}: by ${name}${twice}`, function* () {
+          for (let at = 1; ; at++) {
+            const runId = `r${at}`
+            const first = yield* attempt(killed(Agent.run(make(options), "go", { runId }), at))
+            if (first._tag === "Success") break
+            // Its first event was never stored.
+            if ((yield* Effect.option(summary(runId)))._tag === "None") continue
+            if (again !== undefined) yield* attempt(killed(end(make, runId), again))
+            // Whoever finds it as its driver has left it takes it up; what has stopped stays so.
+            if (again === undefined || (yield* summary(runId)).status === "running") {
+              yield* attempt(end(make, runId))
+            }
+            yield* expectOver(runId, `killed after event ${at}`)
+            if (options !== undefined) yield* TestClock.setTime(0)
+          }
+        })
+      }
+    }
+
+    check(`${levels}: by a Stop while its driver leaves off`, function* () {
+      for (let at = 1; ; at++) {
+        const runId = `r${at}`
+        yield* attempt(leftOff(Agent.run(make(), "go", { runId }), runId, at))
+        const { status } = yield* summary(runId)
+        if (status === "running") yield* attempt(Agent.resume(make(), runId))
+        yield* expectOver(runId, `left off after event ${at}`)
+        if (status === "completed") break
+      }
+    })
+  }
+})
