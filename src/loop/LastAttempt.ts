@@ -5,11 +5,11 @@
 import * as Money from "../run/Money.ts"
 import type { RunEvent } from "../run/RunEvent.ts"
 import type { Spent } from "../store/BudgetPool.ts"
-import type { Claim } from "./PoolClaims.ts"
+import * as PoolClaims from "./PoolClaims.ts"
 
 /** A model call that was claimed, and what it has used. */
 export interface LastAttempt {
-  readonly claim: Claim
+  readonly claim: PoolClaims.Claim
   /** The budget that it was claimed from; `undefined` if there was none, or its journal is of a time before that was said. */
   readonly pool: string | undefined
   /** `undefined` for one that never came back. */
@@ -22,8 +22,8 @@ export const of = (events: ReadonlyArray<RunEvent>): LastAttempt | undefined => 
   for (let index = events.length - 1; index >= 0; index--) {
     const event = events[index]
     if (event?.type === "turn_started") {
-      const { estimate, pool, runId, seq } = event
-      return { claim: { runId, seq, estimate }, pool, spent }
+      const { estimate, key = PoolClaims.oldKeyOf(event), pool, runId } = event
+      return { claim: { runId, key, estimate }, pool, spent }
     }
     if (event?.type !== "turn" && event?.type !== "turn_failed") continue
     const { costUsd, type, usage } = event

@@ -250,14 +250,14 @@ const claimAndSend = Effect.fnUntraced(function* (
   note: string | undefined,
   purpose: Limits.Purpose
 ) {
-  const { attempt, estimate, turn } = one
+  const { attempt, estimate, key, turn } = one
   yield* journal.commit({
     type: "turn_started",
     turn,
     attempt,
     purpose,
     estimate,
-    ...(job.pool === undefined ? undefined : { pool: job.pool.pool }),
+    ...(job.pool === undefined ? undefined : { pool: job.pool.pool, key }),
     ...(note === undefined ? undefined : { note })
   })
   return yield* send(job, journal, conversation, one, purpose)
@@ -276,6 +276,7 @@ const fromPool = Effect.fnUntraced(function* (
 ) {
   // A pool may take its time, or never answer: what the run knows by now is stored before it is asked for anything.
   yield* journal.commit()
+  const { seq } = journal.state()
   const before = RunState.totals(journal.state())
   const short = yield* PoolClaims.turn(job, journal.state(), one, purpose)
   if (short !== undefined) {
@@ -301,7 +302,7 @@ const fromPool = Effect.fnUntraced(function* (
   return yield* Effect.uninterruptibleMask((restore) =>
     restore(attempt).pipe(
       Effect.onErrorIf(
-        (cause) => !Cause.hasFails(cause) && journal.state().seq > one.seq,
+        (cause) => !Cause.hasFails(cause) && journal.state().seq > seq,
         () => Effect.ignore(tell, { log: "Warn" })
       ),
       Effect.tap(() => tell)
@@ -342,9 +343,8 @@ export const ask = Effect.fnUntraced(function* (
       yield* journal.commit({ type: "handoff", exhausted })
       return undefined
     }
-    const { runId } = journal
-    const { seq, turns } = before
-    const one = { runId, seq, turn: turns + 1, attempt, estimate: claim.success }
+    const { runId, turns } = before
+    const one = { runId, key: PoolClaims.keyOf(before), turn: turns + 1, attempt, estimate: claim.success }
     const tried = claimAndSend(job, journal, conversation, one, note, purpose)
     const came = yield* job.pool === undefined ? tried : fromPool(job, journal, one, purpose, tried)
     if (came.againInMs === undefined) return came.ending

@@ -13,17 +13,27 @@ import { RunStoreError } from "../store/RunStore.ts"
 import type { Job } from "./Job.ts"
 import type { LastAttempt } from "./LastAttempt.ts"
 
-/** A model call that is claimed. `seq` is the number of the event that claims it in the journal. */
+/** A model call that is claimed, under the key by which a pool knows it. */
 export interface Claim {
   readonly runId: string
-  readonly seq: number
+  readonly key: string
   readonly estimate: Estimate
 }
 
 type Refusable<R = never> = Effect.Effect<Limits.Exhausted | undefined, RunStoreError, R>
 
-// Not by turn and attempt: a turn that a provider could not give is asked for anew, from the first attempt on.
-const keyOf = ({ runId, seq }: Claim): string => `${runId} model call ${seq}`
+// With its start, which every resume of it has in common: a run that is deleted and started again is another one.
+const nameOf = ({ runId, startedAt }: RunState): string => `${runId} ${startedAt}`
+
+/**
+ * The key of the model call that a run claims next, by the number of the event that claims it in its journal. Not by turn
+ * and attempt: a turn that a provider could not give is asked for anew, from the first attempt on.
+ */
+export const keyOf = (run: RunState): string => `${nameOf(run)} model call ${run.seq}`
+
+/** The key of a model call whose journal does not say it: all had such a key before it was written down. */
+export const oldKeyOf = ({ runId, seq }: Pick<RunState, "runId" | "seq">): string =>
+  `${runId} model call ${seq}`
 
 /** What a model call counts for that has not come back, or never will. */
 const expected = ({ costUsd, usage }: Estimate) => ({ usd: costUsd, tokens: Money.tokensOf(usage) })
@@ -51,14 +61,14 @@ const refusable = <R>(
 /** Claims a tool call. Yields what was short, or `undefined` if it may run. */
 export const call = (
   job: Job,
-  runId: string,
+  run: RunState,
   { callId, purpose }: PendingCall,
   attempt: number
 ): Refusable => {
   const { pool } = job
   return pool === undefined
     ? Effect.undefined
-    : refusable(pool, runId, pool.claimCall({ key: `${runId} call ${callId}.${attempt}`, purpose }))
+    : refusable(pool, run.runId, pool.claimCall({ key: `${nameOf(run)} call ${callId}.${attempt}`, purpose }))
 }
 
 /** Holds an attempt until it is settled, or the scope closes. Yields what was short, or `undefined` if it may be sent. */
@@ -71,7 +81,7 @@ export const turn = (
   const { pool } = job
   if (pool === undefined) return Effect.undefined
   const worst = limits.money === "hold" ? expected(claim.estimate) : { usd: 0, tokens: 0 }
-  return refusable(pool, claim.runId, pool.hold({ key: keyOf(claim), purpose, ...worst }))
+  return refusable(pool, claim.runId, pool.hold({ key: claim.key, purpose, ...worst }))
 }
 
 /** Settles an attempt by what it has used. */
@@ -81,7 +91,7 @@ export const settle = (
   spent: Omit<Spent, "key">
 ): Effect.Effect<void, RunStoreError> => {
   if (pool === undefined) return Effect.void
-  return pool.settle({ key: keyOf(claim), ...spent }).pipe(
+  return pool.settle({ key: claim.key, ...spent }).pipe(
     Effect.catchTags({
       InvalidClaim: Effect.die,
       BudgetPoolError: (error) => Effect.fail(stopped(claim.runId)(error))

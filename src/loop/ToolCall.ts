@@ -272,7 +272,7 @@ export const execute = Effect.fnUntraced(function* (
             if (Drain.isRequested(yield* Drain.Drain)) return undefined
             // Asked again, for others may have used up what there was; from here to the claim nothing can come between.
             const next = call.attempts + tries + 1
-            const short = yield* PoolClaims.call(job, journal.runId, call, next)
+            const short = yield* PoolClaims.call(job, journal.state(), call, next)
             const at = journal.date()
             if (short === undefined && mayBegin(journal, call, 0) && !hasExpired(call, at)) {
               journal.stage({ ...startOf(claimed, {}, next), at })

@@ -169,6 +169,7 @@ const TurnStarted = event("turn_started", {
   purpose: Purpose,
   estimate: Estimate,
   pool: Schema.optionalKey(Schema.String),
+  key: Schema.optionalKey(Schema.String),
   note: Schema.optionalKey(Schema.String)
 })
 

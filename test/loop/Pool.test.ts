@@ -9,7 +9,15 @@ import * as Layer from "effect/Layer"
 import * as Schema from "effect/Schema"
 import * as Stream from "effect/Stream"
 import * as TestClock from "effect/testing/TestClock"
-import { Agent, type Limits, PriceBook, RequestParams, RunState, RunStore } from "../../src/index.ts"
+import {
+  Agent,
+  type Limits,
+  PriceBook,
+  RequestParams,
+  type RunEvent,
+  RunState,
+  RunStore
+} from "../../src/index.ts"
 import * as Scripted from "../../src/provider/Scripted.ts"
 import * as BudgetPool from "../../src/store/BudgetPool.ts"
 import * as MemoryBudgetPool from "../../src/store/MemoryBudgetPool.ts"
@@ -236,6 +244,72 @@ describe("money and tokens", () => {
       expect((yield* status).used.turns).toBe(exit.run.turns)
     }
   )
+
+  pooled(
+    "a run that is started again after it was deleted counts like any other",
+    { usd: perTurn * 5, toolCalls: 3 },
+    function* () {
+      const store = yield* RunStore.RunStore
+      const ran: Array<string> = []
+      const agent = agentOf([...reads(1), Scripted.text("done")], ran)
+      const again = Effect.gen(function* () {
+        const { exit } = yield* finish(Agent.run(agent, "go", { runId: "r" }))
+        yield* store.delete("r")
+        yield* TestClock.adjust("1 second")
+        return exit._tag
+      })
+      expect([yield* again, yield* again, yield* again, yield* again]).toEqual([
+        ...["Completed", "Completed"],
+        // Its second turn is not to be had.
+        ...["BudgetExceeded", "BudgetExceeded"]
+      ])
+      expect(ran).toHaveLength(3)
+      expect((yield* status).used).toMatchObject({ turns: 5, usd: perTurn * 5, toolCalls: 3 })
+    }
+  )
+
+  for (const [what, crash] of [
+    ["settled", { before: (event: RunEvent.RunEvent) => event.type === "tool_start" }],
+    ["held", { after: (event: RunEvent.RunEvent) => event.type === "turn_started" }]
+  ] as const)
+    pooled(`what a build has ${what} that did not write its keys down counts once`, { usd: 1 }, function* () {
+      const store = yield* RunStore.RunStore
+      const pool = yield* BudgetPool.BudgetPool
+      const oldKey = <A extends { readonly key: string }>(claim: A) => ({
+        ...claim,
+        key: claim.key.replace(/ \S+Z /, " ")
+      })
+      const keys: Array<string> = []
+      const before = Layer.mergeAll(
+        Layer.succeed(BudgetPool.BudgetPool, {
+          ...pool,
+          claimCall: (claim) => pool.claimCall(oldKey(claim)),
+          hold: (claim) => {
+            keys.push(oldKey(claim).key)
+            return pool.hold(oldKey(claim))
+          },
+          settle: (spent) => pool.settle(oldKey(spent))
+        }),
+        Layer.succeed(RunStore.RunStore, {
+          ...store,
+          append: (append) => {
+            const events = append.events.map((event) => {
+              if (event.type !== "turn_started") return event
+              const { key: _, ...rest } = event
+              return rest
+            })
+            return store.append({ ...append, events })
+          }
+        })
+      )
+      const agent = agentOf([...reads(1), Scripted.text("done")])
+      const dying = crashing(Effect.exit(Agent.run(agent, "go", { runId: "r" })), crash)
+      yield* Effect.provide(dying, before)
+      expect(keys).toEqual(["r model call 1"])
+      const { exit } = yield* finish(Agent.resume(agent, "r"))
+      expectTag(exit, "Completed")
+      expect((yield* status).used).toMatchObject({ turns: exit.run.turns, usd: exit.run.costUsd })
+    })
 
   pooled("a turn that a provider could not give counts when it is asked for anew", { usd: 1 }, function* () {
     let isDown = true
