@@ -5,6 +5,7 @@ import * as Cause from "effect/Cause"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
+import type * as Schema from "effect/Schema"
 import * as Stream from "effect/Stream"
 import type { Decide, Numbered } from "../run/Command.ts"
 import * as Expiry from "../run/Expiry.ts"
@@ -17,6 +18,7 @@ import type { Job } from "./Job.ts"
 import type { Journal } from "./Journal.ts"
 import * as Nesting from "./Nesting.ts"
 import * as Plan from "./Plan.ts"
+import * as ToolRunner from "./ToolRunner.ts"
 
 /**
  * Why a run is cancelled: annotate an interruption of the run's fiber with it, and it becomes the detail of the ending.
@@ -50,35 +52,64 @@ export const cancelledFor = (reason: string): Ending => ({
 export const cancelReasonOf = (cause: Cause.Cause<unknown>): string | undefined =>
   Context.get(Cause.annotations(cause), CancelReason)
 
+const shown = (args: PendingCall["args"]): string =>
+  Nesting.isTooDeep(args) ? `they are ${Nesting.tooDeep}` : Digest.canonical(args)
+
+const reasonIn = (cause: Cause.Cause<Schema.SchemaError>): string =>
+  Option.match(Cause.findErrorOption(cause), {
+    onNone: () => "",
+    onSome: ({ message }) => ` (${message.trim().replace(/\s*\n\s*/g, " ")})`
+  })
+
+/** Why the arguments given with an approval do not fit the tool of its call; `undefined` if they do. */
+const misfitOf = (
+  job: Job,
+  call: PendingCall,
+  args: PendingCall["args"]
+): Effect.Effect<string | undefined> => {
+  const tool = Plan.toolOf(job, call.tool)
+  const problem = (why: string) =>
+    `the arguments given with the approval do not fit ${call.tool}${why}: ${shown(args)}`
+  if (tool === undefined || Nesting.isTooDeep(args)) return Effect.succeed(problem(""))
+  return Effect.matchCause(ToolRunner.decode(tool, args), {
+    onFailure: (cause) => problem(reasonIn(cause)),
+    onSuccess: () => undefined
+  })
+}
+
 /**
- * The numbers of the commands that give a call arguments which do not fit its tool. How long arguments take to be read is
- * up to their schema, so this is asked before anything is staged.
+ * The numbers of the commands that give a call arguments which do not fit its tool, with the reason. How long arguments
+ * take to be read is up to their schema, so this is asked before anything is staged.
  */
 export const misfits = Effect.fnUntraced(function* (
   job: Job,
   { pending }: RunState,
   commands: ReadonlyArray<Numbered>
 ) {
-  const ids = new Set<number>()
+  const problems = new Map<number, string>()
   for (const { command, id } of commands) {
     if (command.type !== "decide" || command.args === undefined) continue
     const call = pending.find(({ approval, callId }) => approval === "required" && callId === command.callId)
-    if (call !== undefined && !(yield* fits(job, call, command.args))) ids.add(id)
+    const problem = call === undefined ? undefined : yield* misfitOf(job, call, command.args)
+    if (problem !== undefined) problems.set(id, problem)
   }
-  return ids
+  return problems
 })
 
 /** Why a decision cannot be used, although the call waits for one. */
-const problemOf = (call: PendingCall, decision: Decide, misfits: boolean, at: string): string | undefined => {
+const problemOf = (
+  call: PendingCall,
+  decision: Decide,
+  misfit: string | undefined,
+  at: string
+): string | undefined => {
   const { args, by, expires } = decision
   if (expires !== undefined && Expiry.isVoid(decision, at)) {
     return Expiry.words(call, { at: expires, ...(by === undefined ? undefined : { by }) })
   }
-  if (args === undefined) return undefined
-  const given = () => (Nesting.isTooDeep(args) ? `they are ${Nesting.tooDeep}` : Digest.canonical(args))
-  if (misfits) return `the arguments given with the approval do not fit ${call.tool}: ${given()}`
+  if (args === undefined || misfit !== undefined) return misfit
   return call.attempts > 0 && Digest.ofArgs(args) !== call.argsDigest
-    ? `the call was started before, and may be repeated with the same arguments alone, not with: ${given()}`
+    ? `the call was started before, and may be repeated with the same arguments alone, not with: ${shown(args)}`
     : undefined
 }
 
@@ -91,7 +122,7 @@ const problemOf = (call: PendingCall, decision: Decide, misfits: boolean, at: st
 export const takeIn = (
   journal: Journal,
   commands: ReadonlyArray<Numbered>,
-  misfits: ReadonlySet<number>
+  misfits: ReadonlyMap<number, string>
 ): boolean => {
   let changed = false
   for (const { command, id } of commands) {
@@ -122,7 +153,7 @@ export const takeIn = (
     } else if (command.type === "decide" && call.approval === "required" && call.status === "waiting") {
       if (command.argsDigest !== undefined && command.argsDigest !== call.argsDigest) continue
       const { args, decision, expires, reason } = command
-      const problem = problemOf(call, command, misfits.has(id), journal.date())
+      const problem = problemOf(call, command, misfits.get(id), journal.date())
       if (problem !== undefined) {
         const { argsDigest, tool } = call
         journal.stage({
@@ -152,13 +183,6 @@ export const takeIn = (
     changed = true
   }
   return changed
-}
-
-const fits = (job: Job, call: PendingCall, args: PendingCall["args"]): Effect.Effect<boolean> => {
-  const tool = Plan.toolOf(job, call.tool)
-  return tool === undefined || Nesting.isTooDeep(args)
-    ? Effect.succeed(false)
-    : Effect.map(Plan.decodeArgs(tool, args), Option.isSome)
 }
 
 /**
