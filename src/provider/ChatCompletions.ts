@@ -194,17 +194,8 @@ const make = Effect.fnUntraced(function* (options: Options) {
         duration: timeout,
         orElse: () => Effect.fail(tooSlow(origin, "no answer came"))
       }),
-      Effect.map((response) => {
-        const type = response.headers["content-type"] ?? ""
-        // An endpoint that does not stream, or a page of a proxy.
-        if (/json|html/.test(type)) {
-          return Stream.fromIterableEffect(
-            Effect.flatMap(textOf(origin, response), (text) =>
-              ChatResponse.streamParts(origin, text, options)
-            )
-          )
-        }
-        return ChatResponse.stream(origin, options, (events) =>
+      Effect.map((response) =>
+        ChatResponse.stream(origin, options, (events) =>
           response.stream.pipe(
             Stream.mapError((error) => transport(origin, `the stream broke after ${events()} events`)(error)),
             Stream.timeoutOrElse({
@@ -213,7 +204,7 @@ const make = Effect.fnUntraced(function* (options: Options) {
             })
           )
         )
-      }),
+      ),
       Stream.unwrap
     )
   }

@@ -1,6 +1,7 @@
 /**
  * From the text that an endpoint answers to response parts: a whole JSON reply, or server-sent events that may be cut at
- * any byte. Whatever is no reply is a typed failure that says what came instead.
+ * any byte. Which of the two it is, the text itself shows: some endpoints do not stream when asked to, some do nothing
+ * else, and what they call it is not to be relied on. Whatever is no reply is a typed failure that says what came instead.
  */
 
 import type * as AiError from "effect/ai/AiError"
@@ -30,7 +31,8 @@ const completion = (
   const shown = () => ProviderError.excerpt(origin, text)
   if (text.trim() === "") return Result.fail(ProviderError.notAReply(origin, "with an empty body"))
   if (ProviderError.isHtml(text)) return Result.fail(ProviderError.notTheFormat(origin, `with ${shown()}`))
-  const json = parse(text)
+  // Trimmed also of a byte order mark.
+  const json = parse(text.trim())
   if (Result.isFailure(json)) {
     return Result.fail(
       text.trimStart().startsWith("{")
@@ -51,37 +53,27 @@ const completion = (
   return Result.succeed(decoded.success)
 }
 
-const decode = (origin: ProviderError.Origin, text: string) =>
-  Effect.flatMap(Clock.currentTimeMillis, (now) => Effect.fromResult(completion(origin, text, now)))
+const fields = ["data", "event", "id", "retry"]
 
-/** The parts of a JSON reply. */
-export const parts = (
-  origin: ProviderError.Origin,
-  text: string,
-  options: Completion.Options
-): Effect.Effect<Array<Response.PartEncoded>, AiError.AiError> =>
-  Effect.map(decode(origin, text), (reply) => Completion.parts(reply, options))
-
-/** The parts of a JSON reply in the form of a stream, for an endpoint that was asked to stream and did not. */
-export const streamParts = (
-  origin: ProviderError.Origin,
-  text: string,
-  options: Completion.Options
-): Effect.Effect<Array<Response.StreamPartEncoded>, AiError.AiError> =>
-  Effect.map(decode(origin, text), (reply) => {
-    const assembler = new Completion.Assembler(options)
-    return [...assembler.push(Completion.asChunk(reply)), ...assembler.end()]
-  })
+/** Whether a text that begins like this is one of server-sent events; `undefined` while either may come of it. */
+const isEvents = (head: string): boolean | undefined => {
+  const start = head.trimStart()
+  if (fields.some((field) => start.length < field.length && field.startsWith(start))) return undefined
+  return start.startsWith(":") || fields.some((field) => start.startsWith(field))
+}
 
 interface Step {
   readonly parts: Array<Response.StreamPartEncoded>
   readonly error: AiError.AiError | undefined
 }
 
-/** Reads events out of pieces of text and keeps count of them. */
+/** Reads a reply out of pieces of text, and keeps count of the events in it. */
 class Reader {
   events = 0
   done = false
+  /** What came before it was clear that it is events, or all of it if it is none. */
+  private head = ""
+  private isEvents: boolean | undefined
   /** The last event was not JSON: at the end of a stream it is one that was cut off. */
   private damaged = false
   private readonly origin: ProviderError.Origin
@@ -97,6 +89,13 @@ class Reader {
   }
 
   read(text: string, now: number): Step {
+    if (this.isEvents === true) return this.readEvents(text, now)
+    this.head += text
+    this.isEvents ??= isEvents(this.head)
+    return this.isEvents === true ? this.readEvents(this.head, now) : { parts: [], error: undefined }
+  }
+
+  private readEvents(text: string, now: number): Step {
     const tooLarge = this.parser.feed(text)
     const parts: Array<Response.StreamPartEncoded> = []
     const arrived = this.pending
@@ -122,8 +121,17 @@ class Reader {
 
   /** What is left when no more text comes. */
   end(now: number): Step {
+    if (this.isEvents !== true) {
+      return Result.match(completion(this.origin, this.head, now), {
+        onFailure: (error) => ({ parts: [], error }),
+        onSuccess: (reply) => ({
+          parts: [...this.assembler.push(Completion.asChunk(reply)), ...this.assembler.end()],
+          error: undefined
+        })
+      })
+    }
     // Some endpoints leave out the blank line after the last event.
-    const last = this.done ? { parts: [], error: undefined } : this.read("\n\n", now)
+    const last = this.done ? { parts: [], error: undefined } : this.readEvents("\n\n", now)
     if (last.error !== undefined && !this.damaged) return last
     if (!this.assembler.begun) {
       return {
@@ -160,6 +168,21 @@ class Reader {
     )
   }
 }
+
+/** The parts of a reply that has come in whole. */
+export const parts = (
+  origin: ProviderError.Origin,
+  text: string,
+  options: Completion.Options
+): Effect.Effect<Array<Response.PartEncoded>, AiError.AiError> =>
+  Effect.flatMap(Clock.currentTimeMillis, (now) => {
+    const reader = new Reader(origin, options)
+    const first = reader.read(text, now)
+    const last = first.error === undefined ? reader.end(now) : first
+    return last.error === undefined
+      ? Effect.succeed(Completion.whole([...first.parts, ...last.parts]))
+      : Effect.fail(last.error)
+  })
 
 const emit = ({ parts, error }: Step): Stream.Stream<Response.StreamPartEncoded, AiError.AiError> =>
   error === undefined

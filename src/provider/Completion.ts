@@ -337,12 +337,11 @@ export const asChunk = (completion: Completion): Chunk => ({
   }))
 })
 
-/** The parts of a whole reply. */
-export const parts = (completion: Completion, options: Options = {}): Array<Response.PartEncoded> => {
-  const assembler = new Assembler(options)
+/** The parts of a streamed reply as those of one that came in whole. */
+export const whole = (streamed: ReadonlyArray<Response.StreamPartEncoded>): Array<Response.PartEncoded> => {
   const all: Array<Response.PartEncoded> = []
   let text = ""
-  for (const part of [...assembler.push(asChunk(completion)), ...assembler.end()]) {
+  for (const part of streamed) {
     switch (part.type) {
       case "text-start":
       case "reasoning-start":
@@ -370,4 +369,10 @@ export const parts = (completion: Completion, options: Options = {}): Array<Resp
     }
   }
   return all
+}
+
+/** The parts of a whole reply. */
+export const parts = (completion: Completion, options: Options = {}): Array<Response.PartEncoded> => {
+  const assembler = new Assembler(options)
+  return whole([...assembler.push(asChunk(completion)), ...assembler.end()])
 }

@@ -322,13 +322,43 @@ describe("replies", () => {
     })
   )
 
-  it.effect("takes a JSON reply to a request for a stream", () =>
+  const events = `: go\n\ndata: ${reply({}).replace('"message":{}', '"delta":{"content":"Hi"}')}\n\ndata: [DONE]\n\n`
+  const labels = ["application/json", "text/event-stream", "text/plain", ""]
+  const answers = labels.flatMap((label) =>
+    [reply({ content: "Hi" }), `\ufeff \n${reply({ content: "Hi" })}`, events].map((body) => ({
+      label,
+      body
+    }))
+  )
+
+  it.effect.each(answers)(
+    "are told from streams by what they are, not by their label: $label $body",
+    ({ body, label }) =>
+      Effect.gen(function* () {
+        const { parts, error } = yield* collect(start)
+        expect(error).toBeUndefined()
+        expect(textOf(parts)).toBe("Hi")
+        expect(finishOf(parts)?.reason).toBe("stop")
+        const whole = yield* generate(start)
+        expect([whole.text, whole.finishReason]).toEqual(["Hi", "stop"])
+      }).pipe(Effect.provide(model(answering(body, { headers: { "content-type": label } }))))
+  )
+
+  it.effect.each(labels)("that are none fail in the same way, asked for as a stream or not: %s", (label) =>
     Effect.gen(function* () {
-      const { parts, error } = yield* collect(start)
-      expect(error).toBeUndefined()
-      expect(textOf(parts)).toBe("Hi")
-      expect(finishOf(parts)?.reason).toBe("stop")
-    }).pipe(Effect.provide(model(answering(reply({ content: "Hi" })))))
+      for (const body of [
+        "hello",
+        "<!doctype html><title>Welcome</title>",
+        "{}",
+        '{"choices": [{"mess',
+        "dat"
+      ]) {
+        const layer = model(answering(body, { headers: { "content-type": label } }))
+        const error = yield* Effect.provide(errorOf(generate(start)), layer)
+        const streamed = yield* Effect.provide(collect(start), layer)
+        expect(streamed.error?.message.replace("streamText", "generateText")).toBe(error.message)
+      }
+    })
   )
 })
 

@@ -266,7 +266,7 @@ describe("streams", () => {
     ["breaks after a part", [hello], true, "Hello", true, "after 1 events"],
     ["ends without finish", [hello], false, "Hello", true, "ended after 1 events"],
     ["ends in mid-event", [`${hello}data: {"choi`], false, "Hello", true, "ended after 1 events"],
-    ["ends before anything", [], false, "", true, "without a reply"],
+    ["ends before anything", [], false, "", true, "with an empty body"],
     ["has only [DONE]", [done], false, "", true, "without a reply"],
     [
       "holds an error",
