@@ -38,6 +38,11 @@ export interface AsTool<Name extends string, P extends Schema.Top, S extends Sch
  * waits for a person, for the provider or for an unknown outcome suspends the parent; a child that runs out of turns or
  * budget, or fails, comes back in words, with what it had found.
  *
+ * So does a child that somebody has cancelled by its own id, with the reason given, and whatever it waited for is dropped.
+ * A resume of the parent does not continue that one: resume the child itself before, and its parent takes its answer.
+ * However a child ends, an outcome that is unknown then suspends the parent: `Agent.resolve` the child's call, and resume
+ * the parent.
+ *
  * `success` is the schema of the agent's answer, by default that of its `output`, or text; `input` turns the parameters (`{ task }` by default)
  * into the child's task. Calls run one after the other; annotate the tool with `Tool.Readonly` to have several run at
  * the same time.

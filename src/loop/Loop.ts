@@ -20,6 +20,7 @@ import { stoppedWith } from "../run/Waiting.ts"
 import { type Outcome, Reconcile, unknown } from "../tool/ToolPolicy.ts"
 import * as Allowances from "./Allowances.ts"
 import * as Approvals from "./Approvals.ts"
+import { useOf } from "./ChildRun.ts"
 import * as Desk from "./Desk.ts"
 import { Drain, isRequested } from "./Drain.ts"
 import * as Inbox from "./Inbox.ts"
@@ -79,7 +80,8 @@ const lookUp = (job: Job, journal: Journal, call: PendingCall): Effect.Effect<Ou
   )
 }
 
-const reconcile = Effect.fnUntraced(function* (
+/** Looks up calls of unknown outcome, and writes down what was found. */
+export const reconcile = Effect.fnUntraced(function* (
   job: Job,
   journal: Journal,
   calls: ReadonlyArray<PendingCall>
@@ -123,6 +125,13 @@ const cutOff = (job: Job, journal: Journal, desk: Desk.Desk): void => {
   }
 }
 
+/** The answer to a call whose run was started, and is not taken up any more: it is ended, and its use is told. */
+const withoutChild = Effect.fnUntraced(function* (journal: Journal, call: PendingCall, answer: Body) {
+  yield* journal.commit()
+  const child = yield* RunEnd.abandoned(journal, call)
+  return child === undefined || answer.type !== "tool_result" ? [answer] : [{ ...answer, ...useOf(child) }]
+})
+
 const executeAll = Effect.fnUntraced(function* (
   job: Job,
   journal: Journal,
@@ -155,7 +164,7 @@ const executeAll = Effect.fnUntraced(function* (
     }
     const known = ToolCall.withoutExecution(job, journal.state(), desk, call)
     if (known !== undefined) {
-      journal.stage(known)
+      journal.stage(...(continues(call) ? yield* withoutChild(journal, call, known) : [known]))
       continue
     }
     const claimed = ToolCall.claim(job, journal, call)

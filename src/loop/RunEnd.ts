@@ -123,11 +123,15 @@ const endOpen = Effect.fnUntraced(function* (
 const isRunning = ({ status }: RunSummary): boolean => status === "running"
 
 /**
- * Ends the run in a call that comes to its result without it: nobody would ever take it up again. Yields its state if it
- * had not ended.
+ * Ends the run in a call that comes to its result without it, if it has not ended: nobody would ever take it up again.
+ * Yields its state then; `undefined` if there is no such run.
  */
-export const abandoned = (journal: Journal.Journal, call: RunState.PendingCall) =>
-  endOpen(journal, call, isRunning)
+export const abandoned = Effect.fnUntraced(function* (journal: Journal.Journal, call: RunState.PendingCall) {
+  const child = yield* endOpen(journal, call, isRunning)
+  if (child !== undefined) return child
+  const stored = yield* ifStored(load(RunState.childId(journal.runId, call.callId)))
+  return stored?.state
+})
 
 /**
  * Ends a run that is driven: the one place through which it gets its `run_stopped`. A run below it has ended before, as

@@ -11,7 +11,9 @@ import { toInput } from "../run/LimitsInput.ts"
 import type { Message } from "../run/Message.ts"
 import type { LiveEvent, Parent } from "../run/RunEvent.ts"
 import * as RunExit from "../run/RunExit.ts"
-import type * as RunState from "../run/RunState.ts"
+import { type RunState, unknownOutcomes } from "../run/RunState.ts"
+import { cancelledAlone } from "../run/Waiting.ts"
+import * as Keepable from "../store/Keepable.ts"
 import {
   type Lease,
   load,
@@ -29,6 +31,7 @@ import { Drain, isRequested } from "./Drain.ts"
 import * as Inbox from "./Inbox.ts"
 import type { Job } from "./Job.ts"
 import * as LastAttempt from "./LastAttempt.ts"
+import * as LeftUnknown from "./LeftUnknown.ts"
 import * as PoolClaims from "./PoolClaims.ts"
 import {
   AgentMismatch,
@@ -46,8 +49,8 @@ export interface RunOptions {
   /**
    * The id of the run, by default a new one. An id that is stored already starts nothing: its run is taken up, and the
    * input given now is ignored. Whoever knows an id gets its answer, so put the tenant that you have authenticated in it.
-   * One with a NUL or half of a surrogate pair, which not every database can keep, is refused with `RunStoreError`
-   * (`invalid`), as are such tags.
+   * An empty one, one of more than 512 bytes and one with a NUL or half of a surrogate pair, which not every database can
+   * keep, is refused with `RunStoreError` (`invalid`), as is a tag with such letters or of more than 256 bytes.
    */
   readonly runId?: string | undefined
   /** Limits over those of the agent; those that are not named stay. */
@@ -170,7 +173,7 @@ const startNew = (lease: Lease, ...opened: Parameters<typeof opening>) =>
 /** The limits with which a run goes on, where they are not those that it had. */
 const changedLimits = Effect.fnUntraced(function* (
   definition: Definition,
-  state: RunState.RunState,
+  state: RunState,
   limits: LimitsInput | undefined,
   allowance: Allowance | undefined
 ) {
@@ -185,12 +188,18 @@ const changedLimits = Effect.fnUntraced(function* (
 
 /** A run to take up. */
 interface Found {
-  readonly state: RunState.RunState
+  readonly state: RunState
   readonly last?: LastAttempt.LastAttempt | undefined
 }
 
 // Not the journal itself, which would stay in memory as long as the run is driven.
 const found = ({ events, state }: Stored): Found => ({ state, last: LastAttempt.of(events) })
+
+/** Whether there is something to find out about calls of unknown outcome, or somebody has. */
+const canSettle = Effect.fnUntraced(function* (state: RunState) {
+  const lookUp = unknownOutcomes(state).some((call) => call.reconcile === true)
+  return lookUp || (yield* LeftUnknown.resolutions(state)).length > 0
+})
 
 const takeUp = Effect.fnUntraced(function* (
   lease: Lease,
@@ -210,7 +219,14 @@ const takeUp = Effect.fnUntraced(function* (
   ) {
     return yield* mismatch(definition, state.runId, `it was not started by call ${parent.callId}`)
   }
-  if (state.status === "completed" || (state.status === "failed" && !force)) return state
+  if (state.status === "completed") return state
+  const isOver = state.status === "failed" ? !force : parent !== undefined && cancelledAlone(state)
+  if (isOver) {
+    const stays = LeftUnknown.endingOf(state)
+    if (stays === undefined || parent === undefined || !(yield* canSettle(state))) return state
+    const job = yield* ready(definition, around, state.limits)
+    return yield* Session.resume(job, state, { last, sent, stays }, lease, around.watcher)
+  }
   const changed = yield* changedLimits(definition, state, limits, around.allowance)
   const job = yield* ready(definition, around, changed ?? state.limits)
   return yield* Session.resume(job, state, { last, limits: changed, message, sent }, lease, around.watcher)
@@ -224,7 +240,7 @@ const takeUp = Effect.fnUntraced(function* (
 const heed = Effect.fnUntraced(function* (
   lease: Lease,
   definition: Definition,
-  stopped: RunState.RunState,
+  stopped: RunState,
   around: Surroundings
 ) {
   const heard = new Set<string>()
@@ -239,7 +255,7 @@ const heed = Effect.fnUntraced(function* (
   return state
 })
 
-const finish = Effect.fnUntraced(function* (definition: Definition, run: RunState.RunState) {
+const finish = Effect.fnUntraced(function* (definition: Definition, run: RunState) {
   if (run.status === "completed") {
     const completed: Finished = {
       _tag: "Completed",
@@ -256,8 +272,14 @@ const finish = Effect.fnUntraced(function* (definition: Definition, run: RunStat
     Effect.die(new Error(`run ${run.runId} has stopped as ${run.status}, without a reason`))
 })
 
-/** An id that a client has left empty is none: else all who do so would share one run, and its answer. */
-const givenId = ({ runId }: RunOptions): string | undefined => (runId === "" ? undefined : runId)
+/** The id that a run is given, if it may have it. That of a sub-agent's run is made of its parent's, and is longer. */
+const givenId = ({ runId }: RunOptions, { parent }: Surroundings) => {
+  const refused =
+    runId === undefined || parent !== undefined
+      ? undefined
+      : Keepable.refusedId(runId, Keepable.mostBytes.givenId)
+  return refused === undefined ? Effect.succeed(runId) : Effect.fail(refused)
+}
 
 /** A stored run of this id, if there is one. */
 const storedRun = (runId: string | undefined) =>
@@ -274,7 +296,7 @@ export const run = (
 ): Erased<Failures> =>
   Effect.gen(function* () {
     const store = yield* RunStore
-    const given = givenId(options)
+    const given = yield* givenId(options, around)
     const runId = given ?? randomUUID()
     const lease = yield* store.lease(runId)
     const sent = given === undefined ? 0 : yield* Inbox.lastSent(runId)
@@ -312,7 +334,7 @@ export const create = (
 ): Effect.Effect<string, Failures, LanguageModel.LanguageModel | RunStore> =>
   Effect.gen(function* () {
     const store = yield* RunStore
-    const given = givenId(options)
+    const given = yield* givenId(options, alone)
     const runId = given ?? randomUUID()
     const stored = yield* storedRun(given)
     if (stored !== undefined) {

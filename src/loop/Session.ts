@@ -7,9 +7,10 @@ import * as Effect from "effect/Effect"
 import * as RunSpans from "../observe/RunSpans.ts"
 import type { Limits } from "../run/Limits.ts"
 import type { Message } from "../run/Message.ts"
+import type { Ending } from "../run/NextStep.ts"
 import type { Body, LiveEvent, Parent } from "../run/RunEvent.ts"
 import * as RunExit from "../run/RunExit.ts"
-import type * as RunState from "../run/RunState.ts"
+import * as RunState from "../run/RunState.ts"
 import { type Lease, RunStore } from "../store/RunStore.ts"
 import * as Inbox from "./Inbox.ts"
 import type { Job } from "./Job.ts"
@@ -40,6 +41,8 @@ export interface Resumption {
   readonly last: LastAttempt | undefined
   /** The last command that the run had been sent when it was taken: a Stop that came later counts. */
   readonly sent: number
+  /** How the run ends at once, as soon as what became of its calls is written down. */
+  readonly stays?: Ending | undefined
 }
 
 const drive = Effect.fnUntraced(function* (job: Job, journal: Journal.Journal, parent: Parent | undefined) {
@@ -125,7 +128,7 @@ const said = (
 export const resume = Effect.fnUntraced(function* (
   job: Job,
   state: RunState.RunState,
-  { last, limits, message, sent }: Resumption,
+  { last, limits, message, sent, stays }: Resumption,
   lease: Lease,
   watcher: ((event: LiveEvent) => void) | undefined
 ) {
@@ -149,6 +152,16 @@ export const resume = Effect.fnUntraced(function* (
   if (limits !== undefined) journal.stage({ type: "limits_changed", limits })
   if (answer !== undefined) journal.stage(answer)
   Inbox.takeIn(journal, commands, misfits)
+  if (stays !== undefined) {
+    const lost = RunState.unknownOutcomes(journal.state())
+    yield* Loop.reconcile(
+      job,
+      journal,
+      lost.filter((call) => call.reconcile === true)
+    )
+    yield* RunEnd.end(journal, stays)
+    return journal.state()
+  }
   // Somebody pressed Stop, and the driver died before it heard of it, or this one was not listening yet.
   const since = state.status === "running" ? state.inbox : sent
   const cancel = commands.find(({ command, id }) => command.type === "cancel" && id > since)

@@ -10,7 +10,7 @@ import type { LiveEvent, Suspension } from "../run/RunEvent.ts"
 import * as RunExit from "../run/RunExit.ts"
 import * as RunState from "../run/RunState.ts"
 import { suspends } from "../run/Waiting.ts"
-import { RunBusy, RunStoreError } from "../store/RunStore.ts"
+import { load, RunBusy, RunStoreError } from "../store/RunStore.ts"
 import { CurrentCall } from "../tool/CurrentCall.ts"
 import * as ToolFailure from "../tool/ToolFailure.ts"
 import {
@@ -25,6 +25,7 @@ import {
 } from "./ChildRun.ts"
 import type { Definition } from "./Definition.ts"
 import { Drain, isRequested } from "./Drain.ts"
+import * as LeftUnknown from "./LeftUnknown.ts"
 import { isRefused } from "./Refused.ts"
 import * as Runs from "./Runs.ts"
 import * as Words from "./Words.ts"
@@ -69,15 +70,36 @@ const raised = (error: unknown): unknown =>
  * Why a child ended, without its insides: what failed in it is in its own journal. What a tool has failed with for good
  * was worded for a model.
  */
-const reasonOf = (exit: RunExit.RunExit): string =>
-  exit._tag === "RunFailed" && exit.reason !== "tool_permanent"
+const reasonOf = (exit: RunExit.RunExit | Cancelled): string => {
+  if (exit._tag === "Cancelled") return Words.childCancelled(exit.run.detail ?? "")
+  return exit._tag === "RunFailed" && exit.reason !== "tool_permanent"
     ? Words.childFailure[exit.reason]
     : (exit.run.detail ?? exit._tag)
+}
+
+/** A child run that was stopped, and its parent was not. */
+interface Cancelled {
+  readonly _tag: "Cancelled"
+  readonly run: RunState.RunState
+  readonly message: string
+}
+
+/** What has interrupted a child run from inside, if that was a Stop of it. */
+const cancelled = Effect.fnUntraced(
+  function* (runId: string) {
+    const { state: run } = yield* load(runId)
+    if (run.reason !== "cancelled") return undefined
+    const message = `run ${runId} was cancelled: ${run.detail}`
+    return { _tag: "Cancelled", run, message } satisfies Cancelled
+  },
+  Effect.catchTag("RunNotFound", () => Effect.undefined)
+)
 
 /**
  * Runs an agent for the tool call that is being executed, or takes its run up again if this call has started it before.
- * What a person has to settle suspends the call; any other ending short of an answer comes back in words. Outside a
- * run, where nothing could be suspended, both are failures of the tool.
+ * What a person has to settle suspends the call, and so does an unknown outcome that an ending has left; any other
+ * ending short of an answer comes back in words. Outside a run, where nothing could be suspended, all of these are
+ * failures of the tool.
  */
 export const call = (
   definition: Definition,
@@ -103,7 +125,7 @@ export const call = (
     }
     const inside = link === undefined ? {} : { runId: RunState.childId(runId, callId) }
     const parent = link === undefined ? undefined : { runId, callId }
-    const ending = yield* Runs.run(definition, input, inside, {
+    const drive = Runs.run(definition, input, inside, {
       streaming: false,
       watcher,
       parent,
@@ -111,15 +133,31 @@ export const call = (
     }).pipe(
       Effect.catchIf(RunExit.isRunExit, (exit) => Effect.succeed(exit)),
       Effect.catchCauseIf(Cause.hasInterruptsOnly, (cause) =>
-        isRequested(drain) ? Effect.die(new ChildLeftOff()) : Effect.failCause(cause)
-      ),
-      Effect.catch((error) => Effect.die(link === undefined ? error : raised(error)))
+        Effect.gen(function* () {
+          const stopped = inside.runId === undefined ? undefined : yield* cancelled(inside.runId)
+          if (stopped !== undefined) return stopped
+          return yield* isRequested(drain) ? Effect.die(new ChildLeftOff()) : Effect.failCause(cause)
+        })
+      )
+    )
+    const settled = Effect.gen(function* () {
+      const first = yield* drive
+      // It was stopped in the middle of these calls, and nobody has looked them up yet.
+      const lost = first._tag === "Cancelled" ? RunState.unknownOutcomes(first.run) : []
+      const isOpen = lost.some((call) => call.reconcile === true && call.reconciled !== true)
+      const ending = isOpen ? yield* drive : first
+      const waits = link === undefined || ending._tag === "Completed" || suspends(ending.run.reason)
+      return { ending, left: waits ? undefined : yield* LeftUnknown.suspensionOf(ending.run) }
+    })
+    const { ending, left } = yield* Effect.catch(settled, (error) =>
+      Effect.die(link === undefined ? error : raised(error))
     )
     link?.charge(useOf(ending.run))
     if (ending._tag === "Completed") return ending.output
     const words = Words.childEnded(definition.name, reasonOf(ending), found(ending.run))
     if (link === undefined) return yield* ToolFailure.recoverable(words)
     const { reason } = ending.run
+    if (left !== undefined) return yield* Effect.die(new ChildSuspended(left))
     return yield* Effect.die(
       suspends(reason)
         ? new ChildSuspended(suspensionOf(ending.run, reason))

@@ -19,19 +19,22 @@ import { CurrentCall } from "../tool/CurrentCall.ts"
 import { Timeout } from "../tool/ToolPolicy.ts"
 import * as Allowances from "./Allowances.ts"
 import * as Backoff from "./Backoff.ts"
-import { ChildLink } from "./ChildRun.ts"
+import { ChildLink, useOf } from "./ChildRun.ts"
 import * as Desk from "./Desk.ts"
 import * as Digest from "./Digest.ts"
 import * as Drain from "./Drain.ts"
 import * as EvidenceNotes from "./EvidenceNotes.ts"
 import type { Job } from "./Job.ts"
 import type { Journal } from "./Journal.ts"
+import * as LeftUnknown from "./LeftUnknown.ts"
 import * as Nesting from "./Nesting.ts"
 import * as Operations from "./Operations.ts"
+import * as Orphans from "./Orphans.ts"
 import * as Patience from "./Patience.ts"
 import * as Plan from "./Plan.ts"
 import * as Policy from "./Policy.ts"
 import * as PoolClaims from "./PoolClaims.ts"
+import * as RunEnd from "./RunEnd.ts"
 import * as Signature from "./Signature.ts"
 import * as ToolOutcome from "./ToolOutcome.ts"
 import type { Output, Ran } from "./ToolRunner.ts"
@@ -191,6 +194,31 @@ const attempt = (
   )
 }
 
+/** What the end of a child run has brought, or its absence. */
+const knowsChild = ({ _tag }: ToolOutcome.Outcome): boolean =>
+  _tag === "Success" || _tag === "Suspended" || _tag === "ChildEnded" || _tag === "ChildLeftOff"
+
+/**
+ * The outcome of a sub-agent's call that does not come from its run: the call was late, or the run was never taken up
+ * again. The run is ended if it was not, and what it has left unknown holds up the call.
+ */
+const withChild = Effect.fnUntraced(function* <A extends ToolOutcome.Outcome>(
+  journal: Journal,
+  desk: Desk.Desk,
+  call: PendingCall,
+  outcome: A
+) {
+  // A Stop that comes meanwhile finds a call that goes on when the run does.
+  desk.brought.delete(call.callId)
+  const child = yield* RunEnd.abandoned(journal, call)
+  if (child === undefined) return outcome
+  desk.children.set(call.callId, useOf(child))
+  // That it cannot be taken up is a mistake of its maker, who would never hear of it.
+  if (outcome._tag === "ChildRefused") return outcome
+  const suspension = yield* Orphans.ifStored(LeftUnknown.suspensionOf(child))
+  return suspension === undefined ? outcome : ({ _tag: "Suspended", suspension } as const)
+})
+
 const attempts = 3
 
 /** Before the second attempt, about. */
@@ -253,8 +281,10 @@ export const execute = Effect.fnUntraced(function* (
         desk.startedMs.set(callId, startedMs)
         desk.brought.delete(callId)
         yield* journal.lease.check
-        const outcome = yield* attempt(job, journal, desk, claimed, tool)
-        if (outcome._tag === "ChildStuck") return yield* Effect.fail(outcome.error)
+        const came = yield* attempt(job, journal, desk, claimed, tool)
+        if (came._tag === "ChildStuck") return yield* Effect.fail(came.error)
+        const outcome =
+          call.agent === true && !knowsChild(came) ? yield* withChild(journal, desk, call, came) : came
         if (outcome._tag === "Broken" && outcome.bug === true) {
           const warning = `${call.tool} (${callId}) of run ${journal.runId} is broken: ${outcome.detail}`
           yield* RunSpans.beside(Effect.logWarning(warning))

@@ -205,6 +205,12 @@ export const childFailure = {
   defect: "it broke down"
 } as const
 
+/** Why a sub-agent ended that somebody has stopped. */
+export const childCancelled = (reason: string): string => {
+  const why = reason.trim()
+  return why === "" ? "it was cancelled" : `it was cancelled: ${why}`
+}
+
 /** A sub-agent that ended without an answer. */
 export const childEnded = (name: string, why: string, found: string): string =>
   found === ""

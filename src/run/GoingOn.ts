@@ -4,7 +4,7 @@
 import * as Schema from "effect/Schema"
 import type { Exhausted, Resource } from "./Limits.ts"
 import { isAtLimit, type RunState } from "./RunState.ts"
-import { approvalsOf, questionOf, suspends, unknownOf } from "./Waiting.ts"
+import { approvalsOf, cancelledAlone, questionOf, suspends, unknownOf } from "./Waiting.ts"
 
 /**
  * One thing to do: in words, as an expression in code, and as commands, each of them another way to do it, where whoever
@@ -69,13 +69,16 @@ const written: Record<Resource, (amount: number) => string> = {
 const ref = ({ callId, runId }: { readonly callId: string; readonly runId: string }): string =>
   `{ runId: ${JSON.stringify(runId)}, callId: ${JSON.stringify(callId)} }`
 
-/** Whether a child run has ended short of an answer: its parent was told so in words, and does not wait for it. */
-export const hasTold = ({ parent, reason, status }: RunState): boolean =>
-  parent !== undefined &&
-  status !== "running" &&
-  status !== "completed" &&
-  reason !== "cancelled" &&
-  !suspends(reason)
+/**
+ * Whether a child run has ended short of an answer: its parent is told so in words, and does not wait for it, unless
+ * somebody has to find out first what became of a call.
+ */
+export const hasTold = (state: RunState): boolean => {
+  const { parent, reason, status } = state
+  if (parent === undefined || status === "running" || status === "completed") return false
+  if (suspends(reason) || unknownOf(state).length > 0) return false
+  return reason !== "cancelled" || cancelledAlone(state)
+}
 
 /** How a run is taken up: a child for which its parent waits goes on with the runs above it, any other by itself. */
 export const resumeOf = (state: RunState, root = state.parent?.runId): Resume => {

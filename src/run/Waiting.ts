@@ -7,7 +7,8 @@ import * as State from "./RunState.ts"
 
 /**
  * Whether a child run that has stopped for this reason holds up its parent, which goes on with it. Any other ending is
- * told to the parent in words, and it goes on without the child; a Stop is one for both.
+ * told to the parent in words, and it goes on without the child, unless it has left an unknown outcome; a Stop is one for
+ * both.
  */
 export const suspends: (reason: unknown) => reason is Suspension["reason"] = Schema.is(
   Suspension.fields.reason
@@ -49,6 +50,10 @@ export const approvalsOf = (state: State.RunState): ReadonlyArray<ApprovalReques
   ...state.pending.flatMap((call) => call.suspension?.approvals ?? [])
 ]
 
+/** The calls of a run itself whose outcome is unknown. */
+export const ownUnknownOf = (state: State.RunState): ReadonlyArray<ApprovalRequest> =>
+  State.unknownOutcomes(state).map(asRequest(state))
+
 /**
  * All calls of unknown outcome, those of suspended children included.
  *
@@ -62,7 +67,7 @@ export const approvalsOf = (state: State.RunState): ReadonlyArray<ApprovalReques
  * ```
  */
 export const unknownOf = (state: State.RunState): ReadonlyArray<ApprovalRequest> => [
-  ...State.unknownOutcomes(state).map(asRequest(state)),
+  ...ownUnknownOf(state),
   ...state.pending.flatMap((call) => call.suspension?.unknown ?? [])
 ]
 

@@ -1194,6 +1194,31 @@ describe("a run with children", () => {
     ])
   })
 
+  it("does not go on from a child of which nobody can tell what it has done", () => {
+    const lost = (...rest: ReadonlyArray<Written>): ReadonlyArray<RunEvent> =>
+      written(
+        [
+          { ...(started() as Of<"run_started">), parent: { runId: "run", callId: "c6" } },
+          ...turn(1, [write]),
+          start(write),
+          result(write, { disposition: "unknown", ok: false }),
+          stopped("interrupted", "cancelled"),
+          ...rest
+        ],
+        childId
+      )
+    expect(audit(tell(0.001), lost())).toEqual([
+      {
+        law: 2,
+        runId: "run",
+        seq: 4,
+        problem: `call c6 has a result, and nobody can tell whether call c3 (${write.spec.tool}) of run ${childId} happened`
+      }
+    ])
+    const found = [resumed, resolved(write), stopped("interrupted", "cancelled")]
+    expect(audit(tell(0.001), lost(...found))).toEqual([])
+  })
+
   it("is audited with them, and they are named", () => {
     const broken = childOf().map((event) => (event.type === "turn" ? { ...event, totalUsd: 0.002 } : event))
     expect(audit(tell(0.001), broken)).toMatchObject([{ law: 6, runId: childId, seq: 2 }])

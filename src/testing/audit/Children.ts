@@ -130,6 +130,38 @@ function* told(events: Journal, children: Children): Generator<Finding> {
   }
 }
 
+/** What each ending of a run has left unknown, and what the run had cost then. */
+const leftAt = (child: Journal) => {
+  const ledger = Ledger.empty(child[0]?.runId ?? "")
+  return child.flatMap((event) => {
+    Ledger.record(ledger, event)
+    if (event.type !== "run_stopped") return []
+    const lost = [...ledger.open.values()].find(({ status }) => status === "unknown")
+    return [{ usd: ledger.usd, lost: lost === undefined ? undefined : Ledger.nameOf(lost) }]
+  })
+}
+
+/**
+ * Calls that came to their end although nobody could tell what the run in them had done. Which ending of it a call has
+ * told is known by its cost alone: one of the same cost at which nothing was unknown acquits the call.
+ */
+function* hidden(events: Journal, children: Children): Generator<Finding> {
+  for (const event of events) {
+    if (event.type !== "tool_result" || event.disposition !== "executed") continue
+    const { callId, childCostUsd } = event
+    const child = children.get(callId) ?? []
+    const ends = leftAt(child).filter(({ usd }) => usd === (childCostUsd ?? usd))
+    const lost = ends.every((end) => end.lost !== undefined) ? ends.at(-1)?.lost : undefined
+    if (lost === undefined) continue
+    const runId = child[0]?.runId
+    yield found(
+      event,
+      2,
+      `call ${callId} has a result, and nobody can tell whether ${lost} of run ${runId} happened`
+    )
+  }
+}
+
 /** Calls that are suspended with a run which they have not started. */
 function* suspended(events: Journal, children: Children): Generator<Finding> {
   for (const event of events) {
@@ -148,5 +180,6 @@ function* suspended(events: Journal, children: Children): Generator<Finding> {
 export function* check(events: Journal, children: Children): Generator<Finding> {
   yield* told(events, children)
   yield* suspended(events, children)
+  yield* hidden(events, children)
   yield* begun(events, children)
 }

@@ -1,0 +1,88 @@
+/**
+ * What nobody can tell of a child run that has ended for good: a call of it, or of a run below it, was cut off. Nobody
+ * drives these runs on, so what people find out is taken in here, and each stays ended as it was.
+ */
+import * as Effect from "effect/Effect"
+import type { Ending } from "../run/NextStep.ts"
+import { continues } from "../run/PendingCalls.ts"
+import type { ApprovalRequest, Suspension } from "../run/RunEvent.ts"
+import * as RunState from "../run/RunState.ts"
+import { ownUnknownOf, stoppedWith } from "../run/Waiting.ts"
+import { load, type RunBusy, type RunNotFound, RunStore, type RunStoreError } from "../store/RunStore.ts"
+import * as Inbox from "./Inbox.ts"
+import * as Journal from "./Journal.ts"
+import * as Listeners from "./Listeners.ts"
+import { ifStored } from "./Orphans.ts"
+import * as RunEnd from "./RunEnd.ts"
+
+type Failure = RunBusy | RunNotFound | RunStoreError
+
+/** What people have said of the calls of a run of which nobody could tell whether they happened. */
+export const resolutions = Effect.fnUntraced(function* (state: RunState.RunState) {
+  const unknown = RunState.unknownOutcomes(state)
+  if (unknown.length === 0) return []
+  const store = yield* RunStore
+  const commands = yield* store.inbox(state.runId, state.inbox)
+  return commands.filter(
+    ({ command }) => command.type === "resolve" && unknown.some(({ callId }) => callId === command.callId)
+  )
+})
+
+/** How a run has ended, so that it can end so again; `undefined` while it has not. */
+export const endingOf = ({
+  detail = "",
+  exhausted,
+  reason,
+  status
+}: RunState.RunState): Ending | undefined =>
+  status === "running" || reason === undefined
+    ? undefined
+    : { status, reason, detail, ...(exhausted === undefined ? undefined : { exhausted }) }
+
+/** Takes in what people have said, under the lease of the run. Yields its state then. */
+const informed = Effect.fnUntraced(function* (runId: string) {
+  const { state: before } = yield* load(runId)
+  if ((yield* resolutions(before)).length === 0) return before
+  const store = yield* RunStore
+  const lease = yield* store.lease(runId)
+  const { state } = yield* load(runId)
+  const ending = endingOf(state)
+  const commands = yield* resolutions(state)
+  if (ending === undefined || commands.length === 0) return state
+  const journal = yield* Journal.make(runId, state, lease, yield* Listeners.of(state.agent, undefined))
+  journal.stage({ type: "run_resumed", inbox: state.inbox, messages: [] })
+  Inbox.takeIn(journal, commands, new Map())
+  const waits = RunState.unknownOutcomes(journal.state()).length > 0
+  const { parent } = state
+  // It does not wait any more, and goes on only with the run above it.
+  const told = ending.reason !== "unknown_outcome" || waits || parent === undefined
+  yield* RunEnd.end(journal, told ? ending : Inbox.cancelledFor(stoppedWith(parent.runId)))
+  return journal.state()
+}, Effect.scoped)
+
+/** The calls of unknown outcome of a run that has ended, and of the runs below it. */
+const below: (state: RunState.RunState) => Effect.Effect<ReadonlyArray<ApprovalRequest>, Failure, RunStore> =
+  Effect.fnUntraced(function* (state) {
+    const unknown = [...ownUnknownOf(state)]
+    for (const call of state.pending) {
+      if (!continues(call)) continue
+      const child = yield* ifStored(informed(RunState.childId(state.runId, call.callId)))
+      if (child !== undefined) unknown.push(...(yield* below(child)))
+    }
+    return unknown
+  })
+
+/** What a run that has ended leaves to a person to find out: the run above it waits for that. */
+export const suspensionOf = Effect.fnUntraced(function* (state: RunState.RunState) {
+  const unknown = yield* below(state)
+  if (unknown.length === 0) return undefined
+  const calls = unknown.map(({ callId, tool }) => `${tool} (${callId})`).join(", ")
+  const suspension: Suspension = {
+    runId: state.runId,
+    reason: "unknown_outcome",
+    detail: `nobody can tell whether ${calls} happened`,
+    approvals: [],
+    unknown
+  }
+  return suspension
+})

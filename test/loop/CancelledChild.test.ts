@@ -1,0 +1,297 @@
+/**
+ * A sub-agent's run that ends by a Stop of its own, or is cut off by its parent: whatever it has left unknown is left to a
+ * person, and otherwise its parent is told in words and goes on without it.
+ */
+import { describe, expect } from "@effect/vitest"
+import * as Tool from "effect/ai/Tool"
+import * as Toolkit from "effect/ai/Toolkit"
+import * as Deferred from "effect/Deferred"
+import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
+import * as Layer from "effect/Layer"
+import { Agent, RunStore, ToolFailure, ToolPolicy } from "../../src/index.ts"
+import * as Scripted from "../../src/provider/Scripted.ts"
+import * as Audit from "../../src/testing/Audit.ts"
+import {
+  call,
+  check,
+  crashing,
+  expectTag,
+  finish,
+  guarded,
+  journal,
+  type Model,
+  model,
+  of,
+  reader,
+  resultOf,
+  settle,
+  withTime,
+  writer
+} from "./support.ts"
+
+type Runnable = Agent.Agent<string, never, RunStore.RunStore>
+
+interface Options {
+  readonly policy?: Agent.PolicyInput
+  readonly limits?: NonNullable<Parameters<typeof Agent.make>[1]>["limits"]
+  /** What becomes of a payment that was cut off, if its tool can tell. */
+  readonly found?: () => ToolPolicy.Outcome
+}
+
+/** An agent with a tool that takes for ever to pay, one that takes for ever to read, and one that asks first. */
+const payer = (bot: Model, found?: () => ToolPolicy.Outcome) => {
+  let started: Deferred.Deferred<void> = Deferred.makeUnsafe()
+  const ran: Array<string> = []
+  const pay = writer("pay")
+  const tools = Toolkit.make(
+    found === undefined ? pay : pay.annotate(ToolPolicy.Reconcile, () => Effect.sync(found)),
+    reader("read"),
+    guarded("sign")
+  )
+  const forever = (name: string) => () =>
+    Effect.suspend(() => {
+      ran.push(name)
+      Deferred.doneUnsafe(started, Effect.void)
+      return Effect.never
+    })
+  const agent = Agent.make("payer", { toolkit: tools }).pipe(
+    Agent.provide(
+      tools.toLayer({
+        pay: forever("pay"),
+        read: forever("read"),
+        sign: () => Effect.sync(() => `${ran.push("sign")}`)
+      })
+    ),
+    Agent.provide(bot.layer)
+  )
+  /** Runs something until a tool has been started. */
+  const until = (step: Effect.Effect<unknown, unknown, RunStore.RunStore>) =>
+    Effect.gen(function* () {
+      started = yield* Deferred.make<void>()
+      const fiber = yield* Effect.forkChild(Effect.exit(step), { startImmediately: true })
+      yield* Deferred.await(started)
+      return fiber
+    })
+  return { agent, ran, until }
+}
+
+/** An agent that asks the one below it once more, if it is told that this was no use. */
+const above = (name: string, below: Runnable, options: Options = {}) => {
+  const ask = Agent.asTool(below, { name: "ask", description: "Asks." })
+  const bot = model([Scripted.call("ask", { task: "go" }, { id: "c" }), Scripted.text("done")], name)
+  const { limits, policy } = options
+  const agent = Agent.make(name, { toolkit: Toolkit.make(ask.tool), limits, policy }).pipe(
+    Agent.provide(Layer.merge(ask.layer, bot.layer))
+  )
+  return { agent, bot }
+}
+
+const paying = () => model([call("pay", "p"), Scripted.text("paid")], "payer")
+
+const summary = (runId: string) => RunStore.RunStore.use((store) => store.summary(runId))
+const resume = (agent: Runnable, options = {}) => finish(Agent.resume(agent, "r", options))
+
+describe("a child that is cancelled in the middle of a call that may have happened", () => {
+  /** Where the Stop goes, and the run in which the call is. */
+  const trees: ReadonlyArray<readonly [name: string, stop: string, payer: string, levels: 2 | 3]> = [
+    ["by its id", "r/c", "r/c", 2],
+    ["by its id, below another one", "r/c/c", "r/c/c", 3],
+    ["with the run above it, below a third", "r/c", "r/c/c", 3]
+  ]
+
+  for (const [name, stopped, runId, levels] of trees) {
+    const family = () => {
+      const bot = paying()
+      const { agent, ran, until } = payer(bot)
+      const middle = levels === 3 ? above("middle", agent) : undefined
+      const top = above("top", middle?.agent ?? agent)
+      return { bot, ran, top, until }
+    }
+
+    check(`${name}: holds up its parent, until somebody has found out; then that is told`, function* () {
+      const { bot, ran, top, until } = family()
+      const fiber = yield* until(Agent.run(top.agent, "go", { runId: "r" }))
+      yield* Agent.cancel(stopped, "this takes too long")
+      yield* Fiber.join(fiber)
+      const lost = [{ runId, callId: "p", tool: "pay" }]
+      expect(yield* summary("r")).toMatchObject({ reason: "unknown_outcome", unknown: lost })
+      expect(yield* summary(stopped)).toMatchObject({ reason: "cancelled", detail: "this takes too long" })
+
+      const before = yield* journal(runId)
+      expect(expectTag((yield* resume(top.agent)).exit, "OutcomeUnknown").calls).toMatchObject(lost)
+      expect(yield* journal(runId), "nobody has found out").toEqual(before)
+
+      yield* Agent.resolve({ runId, callId: "p" }, Agent.happened("$5 are gone"))
+      const { exit } = yield* resume(top.agent)
+      expectTag(exit, "Completed")
+      const teller = stopped === "r/c/c" ? yield* RunStore.load("r/c") : yield* RunStore.load("r")
+      const told = resultOf({ run: teller.state }, "c")
+      expect(told).toMatchObject({ ok: false })
+      expect(told.content).toContain("it was cancelled: this takes too long")
+      if (stopped === runId) expect(told.content).toContain("$5 are gone")
+      expect(of(yield* journal(runId), "outcome_resolved")).toHaveLength(1)
+      expect(ran).toEqual(["pay"])
+      expect(bot.requests, "it is not driven on").toHaveLength(1)
+      expect(yield* summary(stopped)).toMatchObject({
+        reason: "cancelled",
+        detail: "this takes too long",
+        unknown: []
+      })
+    })
+
+    check(`${name}: its driver is dead by then`, function* () {
+      const { ran, top } = family()
+      const store = yield* RunStore.RunStore
+      yield* Effect.exit(
+        crashing(Agent.run(top.agent, "go", { runId: "r" }), {
+          before: (event) => event.runId === runId && event.type === "tool_start"
+        })
+      )
+      yield* store.send(stopped, { type: "cancel", reason: "this takes too long" })
+      expectTag((yield* resume(top.agent)).exit, "Completed")
+      expect(ran).toEqual([])
+      expect(yield* store.list({ status: "running" })).toEqual([])
+    })
+  }
+
+  for (const [name, found, tag] of [
+    ["that it did", () => ToolPolicy.happened("$5 are gone"), "Completed"],
+    ["that it did not", () => ToolPolicy.didNotHappen, "Completed"],
+    ["nothing", () => ToolPolicy.unknown, "OutcomeUnknown"]
+  ] as const) {
+    check(`is asked of the tool once, which finds ${name}`, function* () {
+      let asked = 0
+      const { agent, until } = payer(paying(), () => {
+        asked++
+        return found()
+      })
+      const top = above("top", agent)
+      const fiber = yield* until(Agent.run(top.agent, "go", { runId: "r" }))
+      yield* Agent.cancel("r/c", "enough")
+      yield* Fiber.join(fiber)
+      expect(asked).toBe(1)
+      expect(yield* summary("r")).toMatchObject(
+        tag === "Completed" ? { status: "completed" } : { reason: "unknown_outcome" }
+      )
+      expect((yield* Audit.run("r")).findings).toEqual([])
+      if (tag === "Completed") return
+      expectTag((yield* resume(top.agent)).exit, "OutcomeUnknown")
+      expect(asked).toBe(2)
+    })
+  }
+})
+
+describe("a child that its parent cuts off in the middle of a call that may have happened", () => {
+  const limits = [
+    ["a tool timeout", { policy: { toolTimeout: "10 seconds" } }, "OutcomeUnknown"],
+    ["its deadline", { limits: { time: "10 seconds" } }, "BudgetExceeded"]
+  ] as const
+
+  for (const [name, options, tag] of limits) {
+    check(`by ${name}: is not told to have failed, and goes on once that is found out`, function* () {
+      const { agent, ran } = payer(paying())
+      const { agent: top, bot } = above("top", agent, options)
+      const { exit } = yield* withTime(finish(Agent.run(top, "go", { runId: "r" })))
+      expectTag(exit, tag)
+      expect(exit.run.messages.filter(({ role }) => role === "tool")).toEqual([])
+      expect(yield* summary("r/c")).toMatchObject({ detail: "run r was stopped" })
+      const more = { limits: { time: "1 hour" } }
+      const { calls } = expectTag((yield* resume(top, more)).exit, "OutcomeUnknown")
+      expect(calls).toMatchObject([{ runId: "r/c", callId: "p" }])
+      yield* Agent.resolve(calls[0], Agent.didNotHappen)
+      const { exit: end } = yield* resume(top)
+      expectTag(end, "Completed")
+      expect(resultOf(end, "c")).toMatchObject({ ok: true, content: "paid" })
+      expect(ran).toEqual(["pay"])
+      expect(bot.requests).toHaveLength(2)
+    })
+  }
+
+  check("is found in the child of a child that fails for good", function* () {
+    const { agent, ran } = payer(paying())
+    const ask = Agent.asTool(agent, { name: "ask", description: "Asks." })
+    const tools = Toolkit.make(reader("deny"))
+    const denied = Effect.andThen(
+      Effect.repeat(Effect.yieldNow, { until: () => ran.length > 0 }),
+      Effect.fail(ToolFailure.permanent("denied"))
+    )
+    const middle = Agent.make("middle", {
+      toolkit: Toolkit.merge(tools, Toolkit.make(ask.tool.annotate(Tool.Readonly, true)))
+    }).pipe(
+      Agent.provide(Layer.merge(ask.layer, tools.toLayer({ deny: () => denied }))),
+      Agent.provide(
+        model([Scripted.turn(Scripted.call("ask", { task: "go" }, { id: "c" }), call("deny", "d"))], "middle")
+          .layer
+      )
+    )
+    const { agent: top } = above("top", middle)
+    const { exit } = yield* finish(Agent.run(top, "go", { runId: "r" }))
+    const { calls } = expectTag(exit, "OutcomeUnknown")
+    expect(calls).toMatchObject([{ runId: "r/c/c", callId: "p", tool: "pay" }])
+    yield* Agent.resolve(calls[0], Agent.happened())
+    const { exit: end } = yield* resume(top)
+    expectTag(end, "Completed")
+    expect(resultOf(end, "c").content).toContain("denied")
+    expect(yield* summary("r/c")).toMatchObject({ status: "failed", reason: "tool_permanent" })
+  })
+})
+
+describe("a child that is cancelled and has left nothing unknown", () => {
+  const signing = () => model([call("sign", "s"), Scripted.text("signed")], "payer")
+
+  check("while it runs: its parent is told the reason, and goes on", function* () {
+    const { agent, until } = payer(model([call("read", "a"), Scripted.text("read")], "payer"))
+    const { agent: top } = above("top", agent)
+    const fiber = yield* until(Agent.run(top, "go", { runId: "r" }))
+    yield* Agent.cancel("r/c", "not needed any more")
+    yield* Fiber.join(fiber)
+    const { state } = yield* RunStore.load("r")
+    expect(state.status).toBe("completed")
+    expect(resultOf({ run: state }, "c").content).toBe(
+      "payer ended without an answer: it was cancelled: not needed any more. It had written nothing down."
+    )
+    expect((yield* Audit.run("r")).findings).toEqual([])
+  })
+
+  check("while it waits for a decision: its parent goes on without it, and nothing is signed", function* () {
+    const bot = signing()
+    const { agent, ran } = payer(bot)
+    const { agent: top } = above("top", agent)
+    expectTag((yield* finish(Agent.run(top, "go", { runId: "r" }))).exit, "ApprovalRequired")
+    yield* Agent.cancel("r/c", "not needed any more")
+    yield* Agent.decide({ runId: "r/c", callId: "s" }, Agent.approve())
+    const { exit } = yield* resume(top)
+    expectTag(exit, "Completed")
+    expect(resultOf(exit, "c").content).toContain("it was cancelled: not needed any more")
+    expect(ran).toEqual([])
+    expect(bot.requests).toHaveLength(1)
+  })
+
+  check("and is then resumed by itself: its parent takes its answer", function* () {
+    const { agent, ran } = payer(signing())
+    const { agent: top } = above("top", agent)
+    expectTag((yield* finish(Agent.run(top, "go", { runId: "r" }))).exit, "ApprovalRequired")
+    yield* Agent.cancel("r/c", "not needed any more")
+    yield* Agent.decide({ runId: "r/c", callId: "s" }, Agent.approve())
+    expectTag((yield* finish(Agent.resume(agent, "r/c"))).exit, "Completed")
+    const { exit } = yield* resume(top)
+    expectTag(exit, "Completed")
+    expect(resultOf(exit, "c")).toMatchObject({ ok: true, content: "signed" })
+    expect(ran).toEqual(["sign"])
+  })
+
+  check("with its parent: a resume of that one takes it up", function* () {
+    const { agent, ran } = payer(signing())
+    const { agent: top } = above("top", agent)
+    expectTag((yield* finish(Agent.run(top, "go", { runId: "r" }))).exit, "ApprovalRequired")
+    yield* Agent.cancel("r", "not now")
+    expect(yield* summary("r/c")).toMatchObject({ reason: "cancelled", detail: "run r was stopped" })
+    yield* Agent.decide({ runId: "r/c", callId: "s" }, Agent.approve())
+    const { exit } = yield* resume(top)
+    expectTag(exit, "Completed")
+    expect(ran).toEqual(["sign"])
+    expect(resultOf(exit, "c").content).toBe("signed")
+    yield* settle
+  })
+})
