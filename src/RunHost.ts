@@ -89,10 +89,11 @@ export class RunHost extends Context.Service<
       options?: Agent.RunOptions
     ) => Effect.Effect<string, Failure>
     /**
-     * The events of a run from number `from` (default 0) on. It ends with the first `run_stopped` at or after `from`: after
-     * a resume call it again with the `seq` of that event + 1, which for server-sent events is the `Last-Event-ID` + 1. It
-     * only watches: whoever stops reading stops nothing, and the run may be driven anywhere. Asked for what comes
-     * after the last event, it waits for a resume, also of a run that nothing can follow: `status` tells.
+     * The events of a run from number `from` (default 0, and no less) on. It ends with the first `run_stopped` at or
+     * after `from`: after a resume call it again with the `seq` of that event + 1, which for server-sent events is the
+     * `Last-Event-ID` + 1. It only watches: whoever stops reading stops nothing, and the run may be driven anywhere.
+     * Asked for what comes after the last event, it waits for a resume, also of a run that nothing can follow: `status`
+     * tells.
      */
     readonly attach: (runId: string, from?: number) => Stream.Stream<RunEvent, RunNotFound | RunStoreError>
     /**

@@ -26,6 +26,7 @@ import * as NodeSqlite from "../src/store/NodeSqlite.ts"
 import * as SqlRunStore from "../src/store/SqlRunStore.ts"
 import { checkLaws } from "./loop/laws.ts"
 import { settle } from "./loop/support.ts"
+import { describeStores } from "./store/stores.ts"
 
 const usage = { promptTokens: 10, completionTokens: 5 }
 
@@ -197,6 +198,27 @@ describe("start", () => {
 })
 
 describe("attach", () => {
+  describeStores((layer) =>
+    it.live("from a number that is none it is from the start, or from the next event", () =>
+      Effect.gen(function* () {
+        const agent = Agent.make("a").pipe(
+          Agent.provide(Scripted.layer(Scripted.make("a", [Scripted.text("done")]), { usage }))
+        )
+        yield* withHost([agent], {}, (host) =>
+          Effect.gen(function* () {
+            yield* host.start("a", "go", { runId: "r" })
+            yield* host.ended("r")
+            const seqs = (from: number) =>
+              Effect.map(Stream.runCollect(host.attach("r", from)), (events) => events.map(({ seq }) => seq))
+            for (const from of [-5, -0.5, Number.NaN, Number.NEGATIVE_INFINITY])
+              expect(yield* seqs(from)).toEqual(yield* seqs(0))
+            expect((yield* seqs(1.5))[0]).toBe(2)
+          })
+        )
+      }).pipe(Effect.scoped, Effect.provide(layer))
+    )
+  )
+
   test("shows all events up to the stop, and whoever leaves stops nothing", () =>
     Effect.gen(function* () {
       const { gate, handlers, paying } = yield* workshop

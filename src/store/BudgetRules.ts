@@ -31,7 +31,7 @@ export const limitsOf = (
   pool: string,
   input: PoolLimits
 ): Result.Result<Limits.Limits, Limits.InvalidLimits> => {
-  const problem = Keepable.problemOf(pool)
+  const problem = Keepable.problemOf(pool, Keepable.mostBytes.name)
   if (problem !== undefined)
     return Result.fail(new Limits.InvalidLimits({ problem: `the name of their pool, ${problem}` }))
   return Limits.fromInput({
@@ -55,7 +55,7 @@ const usage = (turns: number, usd: number, tokens: number): Result.Result<Amount
 
 /** What is claimed under a key, if it can be kept. */
 const under = <A>(key: string, claimed: () => Result.Result<A, Limits.InvalidClaim>) => {
-  const problem = Keepable.problemOf(key)
+  const problem = Keepable.problemOf(key, Keepable.mostBytes.key)
   return problem === undefined ? claimed() : invalid(`its key ${problem}`)
 }
 

@@ -33,7 +33,7 @@ export class RunBusy extends Schema.TaggedError<RunBusy>()("RunBusy", {
 /**
  * The store could not do what it was asked. What was stored before is unharmed. `problem` says what to do; `runId` is
  * empty when it was about no one run, and `seq` is the event that cannot be read, or the first that was not written.
- * `invalid` is the caller's own: an id, the name of an agent or a tag that not every database can keep.
+ * `invalid` is the caller's own: an id, the name of an agent or a tag that not every database can keep, or an empty id.
  */
 export class RunStoreError extends Schema.TaggedError<RunStoreError>()("RunStoreError", {
   runId: Schema.String,
@@ -52,7 +52,9 @@ export class RunStoreError extends Schema.TaggedError<RunStoreError>()("RunStore
   cause: Schema.optionalKey(Schema.Defect())
 }) {
   override get message(): string {
-    return `the store failed${this.runId === "" ? "" : ` for run ${this.runId}`}: ${this.problem}`
+    // One that is refused for its length is cut off here.
+    const run = this.runId.length <= 2_000 ? this.runId : `${this.runId.slice(0, 40)}…`
+    return `the store failed${run === "" ? "" : ` for run ${run}`}: ${this.problem}`
   }
 }
 
@@ -111,7 +113,7 @@ export interface Append {
   readonly durability: Durability
 }
 
-/** Which runs to list: those that meet all that is asked for, newest first, at most `limit` (default 50). */
+/** Which runs to list: those that meet all that is asked for, newest first, at most `limit` (default 50; none below 1). */
 export interface ListOptions {
   readonly status?: RunStatus | undefined
   readonly agent?: string | undefined
@@ -178,7 +180,7 @@ export class RunStore extends Context.Service<
      * Whoever has no lease is asked for the number alone.
      */
     readonly append: (append: Append) => Effect.Effect<void, StaleWriter | RunStoreError>
-    /** The stored events of a run, in order, from number `from` (default 0) on. */
+    /** The stored events of a run, in order, from number `from` (default 0, and no less) on. */
     readonly read: (
       runId: string,
       from?: number
@@ -198,7 +200,10 @@ export class RunStore extends Context.Service<
      * arguments are the same, so that what was done once is not done twice.
      */
     readonly delete: (runId: string) => Effect.Effect<void, RunNotFound | RunBusy | RunStoreError>
-    /** The events of a run from number `from` on: first the stored ones, then each as it is appended. Never ends. */
+    /**
+     * The events of a run from number `from` (default 0, and no less) on: first the stored ones, then each as it is
+     * appended. Never ends.
+     */
     readonly watch: (runId: string, from?: number) => Stream.Stream<RunEvent, RunNotFound | RunStoreError>
     /**
      * Puts a command into a run's inbox and says which number it got. Whoever is told a number finds every command with a
@@ -286,7 +291,9 @@ export const deleteOlderThan = (
   Effect.gen(function* () {
     const store = yield* RunStore
     const now = yield* Clock.currentTimeMillis
-    const until = new Date(now - Duration.toMillis(Duration.fromInputUnsafe(age))).toISOString()
+    // No run is from before its clock begins or from after now, and a date can be no further away than some.
+    const ageMs = Math.max(0, Duration.toMillis(Duration.fromInputUnsafe(age)))
+    const until = new Date(Math.max(0, now - ageMs)).toISOString()
     const deleted: Array<string> = []
     let before: RunSummary | undefined
     do {

@@ -2,6 +2,11 @@
  * What every `RunStore` must do, to certify a store of your own: what it has to keep, to list, to show to watchers and to
  * refuse. `run` certifies a store, and needs no test runner; in one, each of the `cases` is a test.
  *
+ * It has one store, in one process that lives, so it cannot see what becomes of others: that the lease of a driver that
+ * died comes free, that one that was held up past it (`SIGSTOP` does that) finds it lost and can write no more, also not
+ * to a run that was deleted and started again under its id meanwhile, that what another process appends and sends is
+ * noticed, and that what was stored with the durability `power` survives a power cut. Test that with a process of its own.
+ *
  * @example
  * ```ts
  * import { it } from "@effect/vitest"

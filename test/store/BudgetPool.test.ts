@@ -10,6 +10,7 @@ import * as Money from "../../src/run/Money.ts"
 import { BudgetPool, type Hold, type PoolLimits, type Status } from "../../src/store/BudgetPool.ts"
 import * as MemoryBudgetPool from "../../src/store/MemoryBudgetPool.ts"
 import * as SqlBudgetPool from "../../src/store/SqlBudgetPool.ts"
+import { textOf } from "../../src/testing/conformance/Samples.ts"
 import { amounts, describeDatabases, describePools } from "./budgetPools.ts"
 
 type Pool = BudgetPool["Service"]
@@ -60,7 +61,7 @@ describePools((open) => {
 
   test("keys that not every database can keep are refused, and claim nothing", {}, (pool) =>
     Effect.gen(function* () {
-      for (const key of ["a\u0000", "a\ud800"]) {
+      for (const key of ["a\u0000", "a\ud800", "a".repeat(2_301)]) {
         const claims = [
           pool.claimCall({ key, purpose: "investigate" }),
           pool.hold(hold(key)),
@@ -551,15 +552,28 @@ describe("limits that are written wrongly", () => {
     it.effect("also those of a pool whose name not every database can keep", () =>
       Effect.gen(function* () {
         const client = yield* database
-        for (const name of ["a\u0000", "a\ud800"]) {
+        for (const name of ["a\u0000", "a\ud800", "a".repeat(257)]) {
           const inSql = Effect.provide(SqlBudgetPool.make(name, { usd: 1 }), client)
           for (const made of [MemoryBudgetPool.make(name, { usd: 1 }), inSql]) {
             const failure = yield* Effect.flip(made)
             expect(failure._tag).toBe("InvalidLimits")
-            expect(failure.message).toContain(JSON.stringify(name))
+            expect(failure.message).toContain(JSON.stringify(name.slice(0, 40)))
           }
         }
       })
+    )
+  )
+
+  describeDatabases((database) =>
+    it.effect("a name and keys as long as may be are kept", () =>
+      Effect.gen(function* () {
+        const pool = yield* SqlBudgetPool.make(textOf(256), { usd: 1, toolCalls: 1 })
+        const key = textOf(2_300)
+        yield* pool.claimCall({ key, purpose: "investigate" })
+        yield* pool.hold(hold(key))
+        yield* pool.settle({ key, usd: 0.01, tokens: 1 })
+        expect((yield* pool.status).used).toEqual({ turns: 1, usd: 0.01, tokens: 1, toolCalls: 1 })
+      }).pipe(Effect.scoped, (effect) => Effect.flatMap(database, (client) => Effect.provide(effect, client)))
     )
   )
 

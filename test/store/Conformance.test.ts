@@ -105,6 +105,21 @@ describe("StoreConformance.run", () => {
         /^expected \[1,2\], and \[1\] came/
       )
 
+      const taking = yield* problemsOf((store) => ({
+        read: (runId, from) => (runId === "a\ud800" ? Effect.succeed([]) : store.read(runId, from))
+      }))
+      expect(taking.get("ids, agents and tags that not every database can keep are refused")).toMatch(
+        /^expected "read with .*a.*ud800.*: RunStoreError of the kind invalid", and "read with .*: success with \[\]" came/
+      )
+      const breaking = yield* problemsOf((store) => ({
+        isDriven: (runId) =>
+          runId.length > 2_000 ? Effect.die(new Error("too long")) : store.isDriven(runId),
+        inbox: (runId, after) => (runId === "" ? Effect.never : store.inbox(runId, after))
+      }))
+      expect(breaking.get("ids, agents and tags that not every database can keep are refused")).toMatch(
+        /^expected "isDriven with .* of 2001 bytes: .*, and "isDriven .*: Error: too long" came/
+      )
+
       const refusing = yield* problemsOf(() => ({
         append: ({ runId }) =>
           Effect.fail(new RunStoreError({ runId, kind: "read_only", problem: "it may not be written" }))

@@ -36,6 +36,17 @@ describe("deleteOlderThan", () => {
     }).pipe(Effect.provide(MemoryRunStore.layer))
   )
 
+  it.effect("nothing is older than the clock goes back", () =>
+    Effect.gen(function* () {
+      const store = yield* RunStore
+      yield* TestClock.setTime(Date.UTC(2026, 0, 21))
+      yield* store.append(append("a", 0, 1, dates("01", "02")))
+      for (const age of ["Infinity", "1000000000 days", "30000 days"] as const)
+        expect(yield* deleteOlderThan(age)).toEqual([])
+      expect(yield* deleteOlderThan("-Infinity")).toEqual(["a"])
+    }).pipe(Effect.provide(MemoryRunStore.layer))
+  )
+
   it.effect("deletes as many runs as there are", () =>
     Effect.gen(function* () {
       const store = yield* RunStore

@@ -1,9 +1,13 @@
-/** Letters that some databases cannot keep: what people and models say comes back with them, and nothing is called so. */
+/** Texts that some databases cannot keep: what people and models say comes back as it was, and nothing is called so. */
 import { assert, it } from "@effect/vitest"
+import * as Toolkit from "effect/ai/Toolkit"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
+import * as Stream from "effect/Stream"
 import { Agent, RunHost, RunStore } from "../../src/index.ts"
+import * as Scripted from "../../src/provider/Scripted.ts"
+import { textOf } from "../../src/testing/conformance/Samples.ts"
 import { call, Tools, text, turn, world } from "../loop/modelSupport.ts"
 import { describeStores } from "./stores.ts"
 
@@ -51,7 +55,7 @@ describeStores((layer) => {
     }).pipe(Effect.provide(layer))
   )
 
-  it.effect("an id, an agent or a tag with such letters is refused before anything runs", () =>
+  it.effect("an id, an agent or a tag with such letters, or too many, is refused before anything runs", () =>
     Effect.gen(function* () {
       const { store, w } = yield* here
       const hosted = RunHost.layer([Agent.make("h").pipe(Agent.provide(w.model))])
@@ -59,7 +63,7 @@ describeStores((layer) => {
         yield* Layer.build(Layer.provide(hosted, Layer.succeed(RunStore.RunStore, store))),
         RunHost.RunHost
       )
-      for (const runId of ["a\u0000", "a\ud800"]) {
+      for (const runId of ["a\u0000", "a\ud800", "日".repeat(700)]) {
         const named = { runId, callId: "c" }
         const asked: { readonly [what: string]: Effect.Effect<unknown, unknown> } = {
           run: w.in(Agent.run(agent, "go", { runId })),
@@ -83,8 +87,51 @@ describeStores((layer) => {
           assert.strictEqual(error instanceof RunStore.RunStoreError && error.kind, "invalid", what)
         }
       }
+      // An empty one would be shared by all who leave theirs empty, and what a run is called leaves room for its sub-agents.
+      for (const runId of ["", textOf(513)]) {
+        const asked: ReadonlyArray<Effect.Effect<unknown, { readonly message: string }>> = [
+          w.in(Agent.run(agent, "go", { runId })),
+          w.in(Stream.runDrain(Agent.stream(agent, "go", { runId }))),
+          w.in(Agent.create(agent, "go", { runId })),
+          host.start("h", "go", { runId })
+        ]
+        for (const effect of asked) {
+          const error = yield* Effect.flip(effect)
+          assert.strictEqual(error instanceof RunStore.RunStoreError && error.kind, "invalid")
+          assert.match(error.message, runId === "" ? /the id of the run is empty/ : /has 513 bytes/)
+        }
+      }
       assert.deepStrictEqual(w.requests, [])
       assert.deepStrictEqual(yield* store.list(), [])
     }).pipe(Effect.scoped, Effect.provide(layer))
+  )
+
+  it.effect("a run of the longest id has runs of sub-agents below it, eleven deep", () =>
+    Effect.gen(function* () {
+      const { store, w } = yield* here
+      const limits = { turns: 3, time: "1 minute" } as const
+      const script = (lines: ReadonlyArray<Scripted.Line>) =>
+        Layer.fresh(
+          Scripted.layer(Scripted.make("m", lines), { usage: { promptTokens: 1, completionTokens: 1 } })
+        )
+      const name = textOf(256)
+      let below: Agent.Agent<string, never, RunStore.RunStore> = Agent.make(name, { limits }).pipe(
+        Agent.provide(script([text("done")]))
+      )
+      for (let depth = 0; depth < 11; depth++) {
+        const ask = Agent.asTool(below, { name: "ask", description: "Asks." })
+        const lines = [
+          call("ask", { task: "x" }, { id: `${depth}${"c".repeat(128)}`.slice(0, 128) }),
+          text("done")
+        ]
+        below = Agent.make(name, { toolkit: Toolkit.make(ask.tool), limits }).pipe(
+          Agent.provide(Layer.merge(ask.layer, script(lines)))
+        )
+      }
+      yield* w.in(Agent.run(below, "go", { runId: textOf(512), tags: [name] }))
+      const runs = yield* store.list({ agent: name, status: "completed" })
+      assert.strictEqual(runs.length, 12)
+      assert.strictEqual(Math.max(...runs.map(({ runId }) => runId.length)), 512 + 11 * 129)
+    }).pipe(Effect.provide(layer))
   )
 })

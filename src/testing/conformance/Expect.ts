@@ -7,7 +7,7 @@ import * as Effect from "effect/Effect"
 const shortest = 300
 
 /** A value as text in a sentence. */
-const shown = (value: unknown): string => {
+export const shown = (value: unknown): string => {
   if (value instanceof Error) return String(value)
   const text = JSON.stringify(value) ?? (value === undefined ? "nothing" : String(value))
   return text.length <= shortest ? text : `${text.slice(0, shortest)} …`

@@ -21,6 +21,8 @@ export const cases: ReadonlyArray<Case> = [
       ])
       same(yield* store.inbox("a", 1), [{ id: 2, command: cancel("second") }])
       same(yield* store.inbox("a", 2), [])
+      for (const before of [-1, -0.5, 0.5, Number.NaN]) same((yield* store.inbox("a", before)).length, 2)
+      same(yield* store.inbox("a", Number.POSITIVE_INFINITY), [])
     })
   ),
   define("of commands sent at once each has its own number", (store) =>

@@ -1,14 +1,16 @@
 /** Journals: what is appended is kept as it was, in order, and by one writer of each event. */
 import * as Arbitrary from "effect/Arbitrary"
+import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import type * as Scope from "effect/Scope"
 import * as Stream from "effect/Stream"
 import * as RunEvent from "../../run/RunEvent.ts"
-import { RunStoreError, type RunSummary } from "../../store/RunStore.ts"
+import { type RunStore, RunStoreError, type RunSummary } from "../../store/RunStore.ts"
+import { atMost, inWorldTime } from "../../store/TimeLimit.ts"
 import { type Case, define, tagOf } from "./Case.ts"
-import { failureOf, forAll, same, sameJson } from "./Expect.ts"
-import { append, cancel, event, eventsFrom, second, summary } from "./Samples.ts"
+import { forAll, same, sameJson, shown } from "./Expect.ts"
+import { append, cancel, event, eventsFrom, second, summary, textOf } from "./Samples.ts"
 
 const contents = (events: ReadonlyArray<RunEvent.RunEvent>) =>
   events.map((event) => (event.type === "tool_result" ? event.content : event.type))
@@ -17,6 +19,58 @@ const batches = Arbitrary.array(
   Arbitrary.array(Arbitrary.schema(RunEvent.RunEvent), { minLength: 1, maxLength: 5 }),
   { minLength: 1, maxLength: 6 }
 )
+
+const start = { startedAt: second(0) }
+
+/** How long a refusal may take, for a stream that never ends. */
+const patience = "5 seconds"
+
+/** A value that is to be refused, as text in a sentence. */
+const shortOf = (bad: string): string =>
+  bad.length <= 20
+    ? JSON.stringify(bad)
+    : `${JSON.stringify(bad.slice(0, 8))}… of ${Buffer.byteLength(bad)} bytes`
+
+const comeOf = (exit: Exit.Exit<unknown, unknown>): string => {
+  if (Exit.isSuccess(exit)) return `success with ${shown(exit.value)}`
+  const error = Cause.squash(exit.cause)
+  return error instanceof RunStoreError ? `RunStoreError of the kind ${error.kind}` : shown(error)
+}
+
+/** Fails unless this is refused, and says which method was asked and with what. */
+const refused = Effect.fnUntraced(function* <A>(
+  method: string,
+  bad: string,
+  effect: Effect.Effect<A, unknown, Scope.Scope>
+) {
+  const asked = `${method} with ${shortOf(bad)}`
+  const late = () => Effect.die(new Error(`nothing within ${patience}`))
+  const exit = yield* Effect.exit(inWorldTime(atMost(patience, late)(effect)))
+  same(`${asked}: ${comeOf(exit)}`, `${asked}: RunStoreError of the kind invalid`)
+})
+
+/** Whatever names a run is refused for its id. */
+const refusesId = Effect.fnUntraced(function* (store: RunStore["Service"], bad: string) {
+  yield* refused("append", bad, store.append(append(bad, 0)))
+  yield* refused("read", bad, store.read(bad))
+  yield* refused("summary", bad, store.summary(bad))
+  yield* refused("delete", bad, store.delete(bad))
+  yield* refused("watch", bad, Stream.runHead(store.watch(bad)))
+  yield* refused("send", bad, store.send(bad, cancel("enough")))
+  yield* refused("inbox", bad, store.inbox(bad, 0))
+  yield* refused("watchInbox", bad, Stream.runHead(store.watchInbox(bad, 0)))
+  yield* refused("lease", bad, store.lease(bad))
+  yield* refused("isDriven", bad, store.isDriven(bad))
+})
+
+/** Whatever a run is called by beside its id is refused. */
+const refusesName = Effect.fnUntraced(function* (store: RunStore["Service"], bad: string) {
+  const starting = (rest: Partial<RunSummary>) => store.append(append("b", 0, 1, rest))
+  yield* refused("append of an agent", bad, starting({ agent: bad }))
+  yield* refused("append of a tag", bad, starting({ tags: ["t", bad] }))
+  yield* refused("list({ agent })", bad, store.list({ agent: bad }))
+  yield* refused("list({ tag })", bad, store.list({ tag: bad }))
+})
 
 /** What a journal has to keep. */
 export const cases: ReadonlyArray<Case> = [
@@ -45,6 +99,10 @@ export const cases: ReadonlyArray<Case> = [
       same(yield* store.read("a", 3), eventsFrom("a", 3, 2))
       same(yield* store.read("a", 5), [])
       same(yield* store.read("a", 9), [])
+      for (const before of [-1, -0.5, Number.NEGATIVE_INFINITY, Number.NaN])
+        same(yield* store.read("a", before), eventsFrom("a", 0, 5))
+      same(yield* store.read("a", 2.5), eventsFrom("a", 3, 2))
+      same(yield* store.read("a", Number.POSITIVE_INFINITY), [])
     })
   ),
   define("what was read stays as it was", (store) =>
@@ -134,34 +192,39 @@ export const cases: ReadonlyArray<Case> = [
     Effect.gen(function* () {
       const other = "a\ufffd"
       yield* store.append(append(other, 0, 1, { agent: other, tags: [other] }))
-      const refused = Effect.fnUntraced(function* <A>(effect: Effect.Effect<A, unknown, Scope.Scope>) {
-        const error = yield* failureOf(effect, "RunStoreError of the kind invalid (see Keepable.only)")
-        same(error instanceof RunStoreError && error.kind, "invalid")
-      })
-      for (const bad of ["a\u0000", "a\ud800", "\udc00a", "\ude00\ud800"]) {
-        yield* refused(store.append(append(bad, 0)))
-        yield* refused(store.append(append("b", 0, 1, { agent: bad })))
-        yield* refused(store.append(append("b", 0, 1, { tags: ["t", bad] })))
-        yield* refused(store.append(append("b", 0, 1, { parent: { runId: bad, callId: "c" } })))
-        yield* refused(store.read(bad))
-        yield* refused(store.summary(bad))
-        yield* refused(store.delete(bad))
-        yield* refused(Stream.runHead(store.watch(bad)))
-        yield* refused(store.send(bad, cancel("enough")))
-        yield* refused(store.inbox(bad, 0))
-        yield* refused(Stream.runHead(store.watchInbox(bad, 0)))
-        yield* refused(store.lease(bad))
-        yield* refused(store.isDriven(bad))
-        yield* refused(store.list({ agent: bad }))
-        yield* refused(store.list({ tag: bad }))
-        yield* refused(store.list({ before: { startedAt: second(0), runId: bad } }))
+      for (const bad of ["a\u0000", "a\ud800", "\udc00a", "\ude00\ud800", textOf(2_001), "日".repeat(667)]) {
+        yield* refusesId(store, bad)
+        yield* refusesName(store, bad)
+        yield* refused(
+          "append of a parent",
+          bad,
+          store.append(append("b", 0, 1, { parent: { runId: bad, callId: "c" } }))
+        )
+        yield* refused("list({ before: { runId } })", bad, store.list({ before: { ...start, runId: bad } }))
       }
+      yield* refusesId(store, "")
+      yield* refusesName(store, textOf(257))
       same(
         (yield* store.list()).map(({ runId }) => runId),
         [other]
       )
       yield* store.append(append("\ud83d\udc34", 0, 1, { agent: "é", tags: ["日本"] }))
       same((yield* store.list({ tag: "日本" })).length, 1)
+    })
+  ),
+  define("ids, agents and tags are kept that are as long as may be", (store) =>
+    Effect.gen(function* () {
+      const [runId, name] = [textOf(2_000), textOf(256)]
+      const rest = { agent: name, tags: [name] }
+      yield* store.append(append("a", 0))
+      yield* store.append(append(runId, 0, 1, { ...rest, parent: { runId, callId: "c" } }))
+      yield* store.append(append(runId, 1, 1, { ...rest, status: "max_turns_exceeded" }))
+      yield* store.lease(runId)
+      same(yield* store.isDriven(runId), true)
+      yield* store.append(append(runId, 2, 1, rest))
+      same(yield* store.read(runId), eventsFrom(runId, 0, 3))
+      same(yield* store.send(runId, cancel("enough")), 1)
+      same((yield* store.list({ tag: name, agent: name, status: "running" })).length, 1)
     })
   ),
   define("an append of many events", (store) =>

@@ -6,6 +6,7 @@ import * as Fiber from "effect/Fiber"
 import * as Scope from "effect/Scope"
 import { type Case, define, tagOf } from "./Case.ts"
 import { same } from "./Expect.ts"
+import { append, eventsFrom, summary } from "./Samples.ts"
 
 /** What the right to drive a run has to be. */
 export const cases: ReadonlyArray<Case> = [
@@ -19,6 +20,21 @@ export const cases: ReadonlyArray<Case> = [
       same(yield* tagOf(Effect.scoped(store.lease("b"))), "success")
       yield* Scope.close(first, Exit.void)
       same(yield* tagOf(Effect.scoped(store.lease("a"))), "success")
+    })
+  ),
+  define("drivers write to a run one after another, and to one that is started under its id again", (store) =>
+    Effect.gen(function* () {
+      const drive = (expected: number) =>
+        Effect.scoped(Effect.andThen(store.lease("a"), store.append(append("a", expected))))
+      for (const time of ["first", "second"]) {
+        for (let expected = 0; expected < 3; expected++) yield* drive(expected)
+        same(yield* tagOf(drive(2)), "StaleWriter")
+        // What has no driver is written by whoever names the next event.
+        yield* store.append(append("a", 3, 1, { detail: time }))
+        same(yield* store.summary("a"), summary("a", 4, { detail: time }))
+        same(yield* store.read("a"), eventsFrom("a", 0, 4))
+        yield* store.delete("a")
+      }
     })
   ),
   define("says whether somebody drives a run, and asking takes it from nobody", (store) =>

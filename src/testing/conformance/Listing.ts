@@ -94,7 +94,10 @@ export const cases: ReadonlyArray<Case> = [
       for (let i = 0; i < 60; i++) yield* store.append(append(`run ${i}`, 0))
       same((yield* store.list()).length, 50)
       same((yield* store.list({ limit: 100 })).length, 60)
-      same((yield* store.list({ limit: 0 })).length, 0)
+      for (const none of [0, -1, 0.5, Number.NEGATIVE_INFINITY, Number.NaN])
+        same((yield* store.list({ limit: none })).length, 0)
+      same((yield* store.list({ limit: 1.5 })).length, 1)
+      same((yield* store.list({ limit: Number.POSITIVE_INFINITY })).length, 60)
     })
   )
 ]

@@ -1,7 +1,15 @@
 /** Small valid events, summaries and commands, for stores to keep. */
+import { createHash } from "node:crypto"
 import type { Cancel } from "../../run/Command.ts"
 import type { RunEvent } from "../../run/RunEvent.ts"
 import type { Append, RunSummary } from "../../store/RunStore.ts"
+
+/** A text of so many bytes that no database makes shorter. */
+export const textOf = (bytes: number): string => {
+  let text = ""
+  while (text.length < bytes) text += createHash("sha256").update(text).digest("base64url")
+  return text.slice(0, bytes)
+}
 
 /** The `n`th second of the year. */
 export const second = (n: number): string => new Date(Date.UTC(2026, 0, 1) + n * 1000).toISOString()

@@ -43,6 +43,19 @@ export const cases: ReadonlyArray<Case> = [
       same(yield* Fiber.join(ahead.fiber), eventsFrom("a", 3, 1))
     })
   ),
+  define("a watcher that starts before the start starts there", (store) =>
+    Effect.gen(function* () {
+      yield* store.append(append("a", 0, 2))
+      yield* store.send("a", cancel("enough"))
+      const command = { id: 1, command: cancel("enough") }
+      for (const from of [-5, -0.5, Number.NaN]) {
+        same(yield* Stream.runCollect(Stream.take(store.watch("a", from), 2)), eventsFrom("a", 0, 2))
+        same(yield* Stream.runCollect(Stream.take(store.watchInbox("a", from), 1)), [command])
+      }
+      same(yield* Stream.runCollect(Stream.take(store.watch("a", 0.5), 1)), eventsFrom("a", 1, 1))
+      same(yield* Stream.runCollect(Stream.take(store.watchInbox("a", 0.5), 1)), [command])
+    })
+  ),
   define("many watchers see all of many appends, in order", (store) =>
     Effect.gen(function* () {
       yield* store.append(append("a", 0))
