@@ -295,3 +295,84 @@ describe("a child that is cancelled and has left nothing unknown", () => {
     yield* settle
   })
 })
+
+describe("whichever run of a family is cancelled, at whatever event", () => {
+  /** Agents that ask the one below them again until they are told that it was paid; the last one pays. */
+  const family = (levels: number, isPaid: () => Effect.Effect<string>) => {
+    const tools = Toolkit.make(writer("pay"))
+    const asking = (tool: string, id: string) => (turn: number, saw: boolean) =>
+      saw || turn === 3
+        ? Scripted.text("it was paid")
+        : Scripted.call(tool, input(tool), { id: `${id}${turn}` })
+    const input = (tool: string) => (tool === "pay" ? { q: "5" } : { task: "Pay." })
+    const bot = (name: string, tool: string, id: string) =>
+      model((turn, transcript) => asking(tool, id)(turn, transcript.saw("was paid")), name).layer
+    const last: Runnable = Agent.make("payer", { toolkit: tools }).pipe(
+      Agent.provide(Layer.merge(tools.toLayer({ pay: isPaid }), bot("payer", "pay", "p")))
+    )
+    return Array.from({ length: levels - 1 }).reduce<Runnable>((below, _, index) => {
+      const ask = Agent.asTool(below, { name: "ask", description: "Asks." })
+      return Agent.make(`asker${index}`, { toolkit: Toolkit.make(ask.tool) }).pipe(
+        Agent.provide(Layer.merge(ask.layer, bot(`asker${index}`, "ask", "c")))
+      )
+    }, last)
+  }
+
+  for (const [levels, target] of [
+    [2, ""],
+    [2, "/c0"],
+    [3, ""],
+    [3, "/c0"],
+    [3, "/c0/c0"]
+  ] as const) {
+    check(
+      `${levels} levels, r${target}: nobody pays while nobody can tell whether it was paid`,
+      function* () {
+        const store = yield* RunStore.RunStore
+        let unknowns = 0
+        for (let at = 2; ; at++) {
+          const runId = `r${at}`
+          const early: Array<string> = []
+          const pay = () =>
+            Effect.gen(function* () {
+              for (const run of yield* Effect.orDie(store.list())) {
+                if (run.runId.startsWith(runId) && run.unknown.length > 0) early.push(run.runId)
+              }
+              yield* settle
+              return "it was paid"
+            })
+          let stored = 0
+          const append: typeof store.append = (one) =>
+            Effect.tap(store.append(one), () => {
+              const before = stored
+              stored += one.events.length
+              return before < at && stored >= at
+                ? Effect.ignore(store.send(`${runId}${target}`, { type: "cancel", reason: "enough" }))
+                : Effect.void
+            })
+          const top = family(levels, pay)
+          yield* Effect.exit(Agent.run(top, "go", { runId })).pipe(
+            Effect.provideService(RunStore.RunStore, { ...store, append })
+          )
+          const isOver = stored < at
+          for (let times = 0; times < 8; times++) {
+            const { reason, status, unknown } = yield* summary(runId)
+            if (status === "completed") break
+            expect(["cancelled", "unknown_outcome"], `${at}`).toContain(reason)
+            for (const lost of unknown) {
+              unknowns++
+              yield* Agent.resolve(lost, times % 2 === 0 ? Agent.happened("it was paid") : Agent.didNotHappen)
+            }
+            yield* Effect.exit(Agent.resume(top, runId))
+          }
+          expect(early, `cancelled after event ${at}`).toEqual([])
+          expect((yield* summary(runId)).status, `cancelled after event ${at}`).toBe("completed")
+          expect(yield* store.list({ status: "running" })).toEqual([])
+          expect((yield* Audit.run(runId)).findings, `cancelled after event ${at}`).toEqual([])
+          if (isOver) break
+        }
+        expect(unknowns).toBeGreaterThan(0)
+      }
+    )
+  }
+})
