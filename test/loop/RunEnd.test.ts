@@ -16,7 +16,7 @@ import { Agent, PriceBook, RunStore } from "../../src/index.ts"
 import { Drain } from "../../src/loop/Drain.ts"
 import * as Scripted from "../../src/provider/Scripted.ts"
 import * as Audit from "../../src/testing/Audit.ts"
-import { call, check, crashing, model } from "./support.ts"
+import { call, check, crashing, guarded, model } from "./support.ts"
 
 const Prices = PriceBook.layer({
   top: { input: 7, output: 13 },
@@ -139,7 +139,8 @@ const summary = (runId: string) => RunStore.RunStore.use((store) => store.summar
 const expectOver = Effect.fnUntraced(function* (runId: string, when: string) {
   const store = yield* RunStore.RunStore
   expect((yield* summary(runId)).status, `${when}: ${runId}`).not.toBe("running")
-  const left = (yield* store.list({ status: "running" })).map((run) => run.runId)
+  const running = (yield* store.list({ status: "running" })).map((run) => run.runId)
+  const left = running.filter((id) => id.startsWith(`${runId}/`))
   expect(left, when).toEqual([])
   expect((yield* Audit.run(runId)).findings, when).toEqual([])
 })
@@ -177,6 +178,106 @@ describe("a run that ends ends what is below it, wherever its driver was killed"
         yield* expectOver(runId, `left off after event ${at}`)
         if (status === "completed") break
       }
+    })
+  }
+})
+
+describe("a run in a call that comes to its result without it", () => {
+  const below = () => above("middle", leaf("leaf"))
+  const options = { name: "ask", description: "Asks." } as const
+  const bot = () =>
+    model([Scripted.call("ask", { task: "dig" }, { id: "c" }), Scripted.text("done")], "top").layer
+  const asking = (input?: () => string) => {
+    const { layer, tool } = Agent.asTool(below(), { ...options, ...(input && { input }) })
+    return Agent.make("top", { toolkit: Toolkit.make(tool) }).pipe(Agent.provide(Layer.merge(layer, bot())))
+  }
+
+  /** What the next driver makes of the tool, and what its model is told. */
+  const changes: ReadonlyArray<readonly [name: string, make: () => Runnable, told: RegExp]> = [
+    [
+      "whose tool is gone",
+      () => Agent.make("top", { toolkit: reading }).pipe(Agent.provide(Layer.merge(handlers, bot()))),
+      /no tool ask/
+    ],
+    [
+      "whose arguments do not fit any more",
+      () => {
+        const parameters = Schema.Struct({ folder: Schema.String })
+        const { layer, tool } = Agent.asTool(below(), { ...options, parameters })
+        return Agent.make("top", { toolkit: Toolkit.make(tool) }).pipe(
+          Agent.provide(Layer.merge(layer, bot()))
+        )
+      },
+      /do not fit ask/
+    ],
+    [
+      "whose tool fails before it takes it up",
+      () =>
+        asking(() => {
+          throw new Error("no such task")
+        }),
+      /failed/
+    ]
+  ]
+
+  for (const [name, make, told] of changes) {
+    check(`${name}: is ended with those below it, wherever its driver was killed`, function* () {
+      let met = 0
+      for (let at = 1; ; at++) {
+        const runId = `r${at}`
+        const first = yield* attempt(killed(Agent.run(asking(), "go", { runId }), at))
+        if (first._tag === "Success") break
+        const before = yield* Effect.option(summary(`${runId}/c`))
+        if (before._tag === "None" || before.value.status !== "running") continue
+        yield* attempt(Agent.resume(make(), runId))
+        const when = `killed after event ${at}`
+        yield* expectOver(runId, when)
+        const { state } = yield* RunStore.load(runId)
+        const results = state.messages.flatMap((one) => (one.role === "tool" ? [one.content] : []))
+        expect(results, when).toEqual([expect.stringMatching(told)])
+        expect(yield* summary(`${runId}/c`), when).toMatchObject({ detail: `run ${runId} was stopped` })
+        met++
+      }
+      expect(met).toBeGreaterThan(5)
+    })
+  }
+})
+
+describe("a run that ends, of which no run was left", () => {
+  const asking = Toolkit.make(guarded("sign"))
+  const waiting = (): Runnable =>
+    Agent.make("leaf", { toolkit: asking }).pipe(
+      Agent.provide(asking.toLayer({ sign: ({ q }) => Effect.succeed(q) })),
+      Agent.provide(model([call("sign", "s")], "leaf").layer)
+    )
+
+  for (const [name, below, status] of [
+    ["completes", leaf("leaf"), "completed"],
+    ["waits with them", waiting(), "interrupted"]
+  ] as const) {
+    check(`and ${name}, looks at none of them`, function* () {
+      const store = yield* RunStore.RunStore
+      let looks = 0
+      let atEnd: number | undefined
+      const looked = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
+        Effect.tap(effect, () => Effect.sync(() => looks++))
+      const watched: typeof store = {
+        ...store,
+        summary: (runId) => looked(store.summary(runId)),
+        read: (runId, from) => looked(store.read(runId, from)),
+        lease: (runId) => looked(store.lease(runId)),
+        append: (one) =>
+          Effect.suspend(() => {
+            const types = one.runId === "r" ? one.events.map(({ type }) => type) : []
+            if (types.includes("tool_result") || types.includes("child_suspended")) looks = 0
+            if (types.includes("run_stopped")) atEnd = looks
+            return store.append(one)
+          })
+      }
+      const run = Agent.run(above("top", below), "go", { runId: "r" })
+      yield* attempt(Effect.provideService(run, RunStore.RunStore, watched))
+      expect(yield* summary("r")).toMatchObject({ status })
+      expect(atEnd).toBe(0)
     })
   }
 })
