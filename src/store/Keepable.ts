@@ -18,6 +18,13 @@ type Texts = ReadonlyArray<string | undefined>
  * a run id, which take 2,554 bytes and some thirty around them; of a pool it has its name and the key of a claim. What a
  * run is called by whoever starts it leaves room for the runs of its sub-agents, each of which is called by the one above
  * it and its call, in 129 bytes at most: eleven one below the other.
+ *
+ * @example
+ * ```ts
+ * import { Keepable } from "checkrein/store"
+ *
+ * Keepable.problemOf("acme", Keepable.mostBytes.name) // => undefined
+ * ```
  */
 export const mostBytes = { givenId: 512, id: 2_000, name: 256, key: 2_300 } as const
 
@@ -54,8 +61,15 @@ const refusal = (runId: string, what: string, texts: Texts, most?: number): RunS
 }
 
 /**
- * Why a run cannot have this id, if it cannot. An empty one is none: all who left theirs empty would share one run, and
- * its answer.
+ * Why a run cannot have this id, of so many bytes at most, if it cannot. An empty one is none: all who left theirs empty
+ * would share one run, and its answer.
+ *
+ * @example
+ * ```ts
+ * import { Keepable } from "checkrein/store"
+ *
+ * Keepable.refusedId("")?.message // => "the store failed: the id of the run is empty"
+ * ```
  */
 export const refusedId = (runId: string, most: number = mostBytes.id): RunStoreError | undefined =>
   runId === "" ? invalid(runId, "the id of the run", "is empty") : refusal(runId, "the id", [runId], most)
