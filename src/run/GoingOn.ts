@@ -111,7 +111,7 @@ export const actionsOf = (state: RunState, root?: string): ReadonlyArray<Action>
 const resumed = (state: RunState, { force, more, runId }: Resume): string => {
   const { exhausted, parent, status } = state
   if (hasTold(state))
-    return `run ${parent?.runId} was told of this ending and goes on without it; this one can be taken up by itself`
+    return `run ${parent?.runId} is told of this ending and goes on without it; this one can be taken up by itself`
   if (runId !== state.runId) return `resume run ${runId}, under which this one was started`
   if (status === "running") return "resume the run, if nothing drives it any more"
   if (force === true) return "resume the run, once what it failed with is settled"

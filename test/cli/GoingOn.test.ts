@@ -58,7 +58,10 @@ const stopsOf = {
   "with ids that a shell would read": [started(), ...odd, stopped("interrupted", "approval")],
   "of a child": [below, ...waits, stopped("interrupted", "approval")],
   "of a child without its model": [below, stopped("interrupted", "provider")],
-  "of a cancelled child": [below, stopped("interrupted", "cancelled")]
+  "of a child cancelled with its parent": [
+    below,
+    stopped("interrupted", "cancelled", { detail: "run top/k1 was stopped" })
+  ]
 } as const satisfies Record<string, ReadonlyArray<Body>>
 
 /** The arguments of a command, as a shell hands them over. */
@@ -150,12 +153,17 @@ describe("the commands of a handoff", () => {
       limited("turns", 2),
       limited("usd", 1),
       stopped("interrupted", "stalled"),
+      stopped("interrupted", "cancelled"),
       stopped("interrupted", "stop_condition"),
       stopped("failed", "tool_permanent")
     ]) {
-      const told = [below, ...waits, ending]
+      const told = [below, ...odd, ending]
       expect(commandsOf(told, "top/k1/k2", where)).toEqual([])
       expect(Ending.next(stateOf(told, "top/k1/k2"), where)).toEqual([])
+      // Somebody has to find out first what became of a call.
+      expect(commandsOf([below, ...waits, ending], "top/k1/k2", where).at(-1)).toBe(
+        `checkrein runs resume top --store ${where.store}`
+      )
     }
   })
 

@@ -683,11 +683,22 @@ describe("how to go on", () => {
   it.each(["approval", "input", "provider", "unknown_outcome", "cancelled"] as const)(
     "the parent of a child that has stopped for %s is resumed with it",
     (reason) => {
-      expect(steps(child, stopped("interrupted", reason))).toEqual(['Agent.resume(agent, "top")'])
+      const detail = "run top was stopped"
+      expect(steps(child, stopped("interrupted", reason, { detail }))).toEqual(['Agent.resume(agent, "top")'])
     }
   )
 
+  it("the parent of a child that was cancelled alone waits to hear what became of its calls", () => {
+    const lost = [start(save), result(save, { disposition: "unknown", ok: false })]
+    const cancelled = stopped("interrupted", "cancelled", { detail: "enough" })
+    expect(steps(child, ...turn(1, [save]), ...lost, cancelled)).toEqual([
+      `Agent.resolve({ runId: "run", callId: "${save.callId}" }, Agent.happened()) // or Agent.didNotHappen`,
+      'Agent.resume(agent, "top")'
+    ])
+  })
+
   it.each([
+    [stopped("interrupted", "cancelled", { detail: "enough" }), 'Agent.resume(agent, "run")'],
     [stopped("interrupted", "stalled"), 'Agent.resume(agent, "run")'],
     [stopped("interrupted", "stop_condition"), 'Agent.resume(agent, "run")'],
     [stops("usd", 0.05), 'Agent.resume(agent, "run", { limits: { usd: 0.1 } })'],
@@ -700,7 +711,7 @@ describe("how to go on", () => {
     (ending, code) => {
       expect(of(child, ending).next).toEqual([
         {
-          what: expect.stringMatching(/^run top was told of this ending and goes on without it; /),
+          what: expect.stringMatching(/^run top is told of this ending and goes on without it; /),
           api: code
         }
       ])
