@@ -12,10 +12,11 @@ const statuses: Record<string, number> = {
   RunNotFound: 404,
   CallNotPending: 409,
   SchemaError: 400,
-  HttpServerError: 400
+  HttpServerError: 400,
+  invalid: 400
 }
 
-type Fault = Error & { readonly _tag: string }
+type Fault = Error & { readonly _tag: string; readonly kind?: string }
 type Answer = Effect.Effect<HttpServerResponse.HttpServerResponse, Fault, HttpServerRequest.HttpServerRequest>
 
 const Verdict = Schema.Struct({ callId: Schema.String, argsDigest: Schema.String, approve: Schema.Boolean })
@@ -29,7 +30,9 @@ export const Routes = HttpRouter.use((router) =>
         `/runs/:id${path}`,
         // Whoever knows an id gets its run: the tenant in it comes from your authentication, not from the client.
         Effect.flatMap(HttpRouter.params, ({ id }) => answer(`acme:${id}`)).pipe(
-          Effect.catch(({ _tag, message }) => Effect.succeed(json({ error: message }, statuses[_tag] ?? 503)))
+          Effect.catch(({ _tag, kind = "", message }) =>
+            Effect.succeed(json({ error: message }, statuses[_tag] ?? statuses[kind] ?? 503))
+          )
         )
       )
 
