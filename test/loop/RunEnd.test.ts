@@ -8,6 +8,7 @@ import * as Tool from "effect/ai/Tool"
 import * as Toolkit from "effect/ai/Toolkit"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as Schema from "effect/Schema"
@@ -111,26 +112,33 @@ const killed = (step: Step, events: number): Step =>
     return crashing(step, { before: () => ++stored > events })
   })
 
-/** Its driver leaves off once this many events are stored; somebody presses Stop at the same moment. */
-const leftOff = (step: Step, runId: string, events: number): Step =>
+/**
+ * Its driver leaves off once this many events are stored, and lets what it has begun come to its end or interrupts it;
+ * somebody presses Stop at the same moment.
+ */
+const leftOff = (step: Step, runId: string, events: number, running: "finish" | "interrupt"): Step =>
   Effect.gen(function* () {
     const drain = yield* Deferred.make<void>()
     const store = yield* RunStore.RunStore
     let stored = 0
+    let fiber: Fiber.Fiber<unknown, unknown> | undefined
     const append: typeof store.append = (one) =>
       Effect.tap(store.append(one), () => {
         const before = stored
         stored += one.events.length
         if (before >= events || stored < events) return Effect.void
-        return Effect.andThen(
-          Deferred.succeed(drain, undefined),
-          Effect.ignore(store.send(runId, { type: "cancel", reason: "enough" }))
-        )
+        return Effect.gen(function* () {
+          yield* Deferred.succeed(drain, undefined)
+          yield* Effect.ignore(store.send(runId, { type: "cancel", reason: "enough" }))
+          if (running === "interrupt") fiber?.interruptUnsafe()
+        })
       })
-    return yield* step.pipe(
+    fiber = yield* step.pipe(
       Effect.provideService(Drain, drain),
-      Effect.provideService(RunStore.RunStore, { ...store, append })
+      Effect.provideService(RunStore.RunStore, { ...store, append }),
+      Effect.forkChild
     )
+    yield* Fiber.await(fiber)
   })
 
 const summary = (runId: string) => RunStore.RunStore.use((store) => store.summary(runId))
@@ -169,16 +177,18 @@ describe("a run that ends ends what is below it, wherever its driver was killed"
       }
     }
 
-    check(`${levels}: by a Stop while its driver leaves off`, function* () {
-      for (let at = 1; ; at++) {
-        const runId = `r${at}`
-        yield* attempt(leftOff(Agent.run(make(), "go", { runId }), runId, at))
-        const { status } = yield* summary(runId)
-        if (status === "running") yield* attempt(Agent.resume(make(), runId))
-        yield* expectOver(runId, `left off after event ${at}`)
-        if (status === "completed") break
-      }
-    })
+    for (const running of ["finish", "interrupt"] as const) {
+      check(`${levels}: by a Stop while its driver leaves off (${running})`, function* () {
+        for (let at = 1; ; at++) {
+          const runId = `r${at}`
+          yield* attempt(leftOff(Agent.run(make(), "go", { runId }), runId, at, running))
+          const { status } = yield* summary(runId)
+          if (status === "running") yield* attempt(Agent.resume(make(), runId))
+          yield* expectOver(runId, `left off after event ${at}`)
+          if (status === "completed") break
+        }
+      })
+    }
   }
 })
 
