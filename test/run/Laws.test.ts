@@ -17,7 +17,8 @@ import { type Decision, digestOf, type Journal, journals, many } from "./events.
 
 interface Seen {
   readonly planned: PlannedCall
-  readonly args: unknown
+  /** What a decision without arguments of its own is about: what the model asked for, or what was asked about last. */
+  args: unknown
   starts: number
   results: number
   required: boolean
@@ -122,6 +123,7 @@ const record = (ledger: Ledger, event: RunEvent): void => {
       const call = ledger.calls.get(event.callId)!
       call.required = true
       call.decision = undefined
+      call.args = event.args
       return
     }
     case "approval_resolved": {
