@@ -578,6 +578,8 @@ export const simulate = (numbers: ReadonlyArray<number>, options: Options = {}):
         }
         if (Limits.claim(now().limits, { ...now(), timeMs: elapsedMs }, pending.purpose)._tag === "Failure")
           break
+        // Between two attempts the call waits, and its approval may expire.
+        if (hasExpired({ ...pending, status: "waiting" }, date(1))) break
         append(
           result(asked, {
             ok: false,
