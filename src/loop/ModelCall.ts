@@ -335,7 +335,7 @@ export const ask = Effect.fnUntraced(function* (
     if (Result.isFailure(claim)) {
       const { exhausted } = claim.failure
       if (purpose === "handoff" || !keeps(before.limits, exhausted.resource)) {
-        const first = refresh(before.exhausted, RunState.used(before)) ?? exhausted
+        const first = refresh(before.exhausted, RunState.used(before), before.limits) ?? exhausted
         const ending = outOf(first)
         if (first.resource !== exhausted.resource) return ending
         return { ...ending, detail: `${ending.detail}, and the next model call might pass it` }

@@ -16,11 +16,19 @@ const amounts = {
 export const keeps = ({ reserve }: Limits, resource: Resource): boolean =>
   (reserve?.[amounts[resource]] ?? 0) > 0
 
-/** The same limit with what has been used of it by now, unless it is that of a pool; `undefined` stays what it is. */
-export const refresh = (exhausted: Exhausted | undefined, used: Used): Exhausted | undefined =>
-  exhausted === undefined || exhausted.pool !== undefined
-    ? exhausted
-    : { ...exhausted, used: used[amounts[exhausted.resource]] }
+/**
+ * The same limit with what has been used of it by now, unless it is that of a pool; `undefined` stays what it is. The time
+ * until a deadline may have become another one meanwhile.
+ */
+export const refresh = (
+  exhausted: Exhausted | undefined,
+  used: Used,
+  limits: Limits
+): Exhausted | undefined => {
+  if (exhausted === undefined || exhausted.pool !== undefined) return exhausted
+  const name = amounts[exhausted.resource]
+  return { ...exhausted, used: used[name], limit: limits[name] ?? exhausted.limit }
+}
 
 const unit: Record<Resource, (amount: number) => string> = {
   turns: (n) => `${n} turns`,

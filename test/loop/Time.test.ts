@@ -282,6 +282,51 @@ describe("a deadline", () => {
       assert.isBelow(exit.run.elapsedMs, 600_000)
     })
   )
+
+  for (const [name, slept, kept] of [
+    ["passes", 3_600_000, false],
+    ["comes nearer", 450_000, true],
+    ["goes away", 0, true]
+  ] as const) {
+    it.effect(`that ${name} while a handoff is written is told as it is by then`, () =>
+      Effect.gen(function* () {
+        const clock = yield* Clock.Clock
+        let sleptMs = 0
+        const calendar: Clock.Clock = Object.assign(Object.create(clock), {
+          currentTimeMillisUnsafe: () => clock.currentTimeMillisUnsafe() + sleptMs,
+          currentTimeMillis: Effect.sync(() => clock.currentTimeMillisUnsafe() + sleptMs)
+        })
+        const is = (ms: number) =>
+          Effect.sync(() => {
+            sleptMs = ms
+          })
+        const handler = () =>
+          Effect.as(
+            Effect.andThen(is(400_000), Effect.forkDetach(Effect.delay(is(slept), "5 seconds"))),
+            "done"
+          )
+        const limits = { deadline: new Date(600_000), reserve: { time: "5 minutes" } } as const
+        const w = yield* world([
+          call("reading", { ms: 0 }, { id: "c" }),
+          call("saving", { ms: 10_000 }, { id: "d" }),
+          text("as far as I came")
+        ])
+        const exit = yield* outcomeDuring(
+          minutes,
+          w.in(Effect.provideService(run(worker({ handler, limits })), Clock.Clock, calendar))
+        )
+        const events = yield* w.journal()
+        checkEnding(exit, events, "budget_exceeded", "max_budget")
+        const { detail, exhausted } = last(events, "run_stopped")
+        assert.deepEqual(exhausted, {
+          resource: "time",
+          used: 10_000,
+          limit: Math.max(10_000, 600_000 - slept)
+        })
+        assert.strictEqual(detail.includes("kept for its handoff"), kept)
+      })
+    )
+  }
 })
 
 describe("a wait before another attempt", () => {
