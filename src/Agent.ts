@@ -259,7 +259,7 @@ export const create = <A, E, R>(
 
 /**
  * Stops a run, whoever drives it: its driver is told and stops within a second; a run that nobody drives is stopped at
- * once, after the runs below it: for one that is driven elsewhere it waits 10 s at most. `reason` becomes the detail of its
+ * once, after the runs below it: for each that is driven elsewhere it waits 10 s at most. `reason` becomes the detail of its
  * ending. A run that has completed, failed or stopped at a limit stays as it is. A sub-agent's run that is stopped by its
  * own id stops alone; see `asTool`.
  *

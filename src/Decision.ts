@@ -137,15 +137,22 @@ const waiting = Effect.fnUntraced(function* (ref: CallRef, type: "decide" | "res
 /** The last moment that a date can name, in milliseconds since 1970. */
 const lastMs = 8.64e15
 
-/** The date at which an approval expires that is given now, if ever; `None` if it would expire at once. */
-const expiryOf = (expires: Duration.Input) =>
-  Effect.map(Clock.currentTimeMillis, (nowMs): Option.Option<{ readonly expires?: string }> => {
-    const ms = Option.match(Duration.fromInput(expires), { onNone: () => 0, onSome: Duration.toMillis })
-    // Rounded up: a millisecond is the shortest that a date can tell.
-    const until = Math.ceil(nowMs + ms)
-    if (!(ms > 0)) return Option.none()
-    return Option.some(until > lastMs ? {} : { expires: new Date(until).toISOString() })
-  })
+/** The date at which an approval expires that is given now, if ever; fails with what is wrong with `expires`. */
+const expiryOf = Effect.fnUntraced(function* (
+  expires: Duration.Input
+): Effect.fn.Return<{ readonly expires?: string }, string> {
+  const duration = Duration.fromInput(expires)
+  if (Option.isNone(duration)) {
+    return yield* Effect.fail(
+      `${JSON.stringify(expires)} is no duration that it could expire after, as "1 hour" is`
+    )
+  }
+  const ms = Duration.toMillis(duration.value)
+  if (!(ms > 0)) return yield* Effect.fail("an approval that expires at once is of no use")
+  // Rounded up: a millisecond is the shortest that a date can tell.
+  const until = Math.ceil((yield* Clock.currentTimeMillis) + ms)
+  return until > lastMs ? {} : { expires: new Date(until).toISOString() }
+})
 
 /**
  * Records a decision about a call that waits for one; the run is resumed separately. A decision is used once, however
@@ -188,12 +195,14 @@ export const decide = (
       const problem = `the arguments given with the approval are ${Nesting.tooDeep}`
       return yield* new CallNotPending({ runId, callId, problem })
     }
-    const until = expires === undefined ? Option.some({}) : yield* expiryOf(expires)
-    if (Option.isNone(until)) {
-      const problem = "an approval that expires at once is of no use"
-      return yield* new CallNotPending({ runId, callId, problem })
-    }
-    yield* record({ decision: "approved", ...(args === undefined ? undefined : { args }), ...until.value })
+    const until =
+      expires === undefined
+        ? undefined
+        : yield* Effect.mapError(
+            expiryOf(expires),
+            (problem) => new CallNotPending({ runId, callId, problem })
+          )
+    yield* record({ decision: "approved", ...(args === undefined ? undefined : { args }), ...until })
   })
 
 /**

@@ -302,7 +302,15 @@ const make = Effect.fnUntraced(function* <
 
   /** The store as a caller sees it, who may have a transaction open: then nothing is begun, and nobody waits for its end. */
   const storeOf = (caller: Context.Context<never>): RunStore["Service"] => ({
-    ...store,
+    append: (request) => store.append(request),
+    summary: (runId) => store.summary(runId),
+    list: (options) => store.list(options),
+    delete: (runId) => store.delete(runId),
+    watch: (runId, from) => store.watch(runId, from),
+    send: (runId, command) => store.send(runId, command),
+    inbox: (runId, after) => store.inbox(runId, after),
+    watchInbox: (runId, after) => store.watchInbox(runId, after),
+    isDriven: (runId) => store.isDriven(runId),
     read: (runId, from) => Effect.provideContext(store.read(runId, from), caller),
     lease: (runId) =>
       Effect.updateContext(store.lease(runId), (own: Context.Context<Scope.Scope>) =>
@@ -311,7 +319,7 @@ const make = Effect.fnUntraced(function* <
   })
 
   /** Whether nobody drives any of these runs, nor is about to here. */
-  const areLeft = (runIds: ReadonlyArray<string>) =>
+  const areLeft = (runIds: ReadonlySet<string>) =>
     Effect.gen(function* () {
       for (const runId of runIds) {
         if (drivers.has(runId) || (yield* store.isDriven(runId))) return false
@@ -359,7 +367,7 @@ const make = Effect.fnUntraced(function* <
     ended: (runId) =>
       Effect.gen(function* () {
         const root = yield* inStore(rootOf(runId))
-        const isLeft = areLeft([root.runId, runId])
+        const isLeft = areLeft(new Set([root.runId, runId]))
         const hasStopped = (from: number) =>
           Stream.runDrain(Stream.takeUntil(store.watch(runId, from), ({ type }) => type === "run_stopped"))
         while (true) {

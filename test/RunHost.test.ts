@@ -22,6 +22,7 @@ import {
   ToolFailure
 } from "../src/index.ts"
 import * as Scripted from "../src/provider/Scripted.ts"
+import * as Keepable from "../src/store/Keepable.ts"
 import * as NodeSqlite from "../src/store/NodeSqlite.ts"
 import * as SqlRunStore from "../src/store/SqlRunStore.ts"
 import { checkLaws } from "./loop/laws.ts"
@@ -104,6 +105,48 @@ const withHost = <A, E>(
 const test = (name: string, body: () => Effect.Effect<unknown, unknown, RunStore.RunStore | Scope.Scope>) =>
   it.effect(name, () => Effect.provide(body(), MemoryRunStore.layer))
 
+/** A store as some write one: its methods need their object. */
+class ClassStore implements Store {
+  readonly #inner: Store
+  constructor(inner: Store) {
+    this.#inner = inner
+  }
+  append(...args: Parameters<Store["append"]>) {
+    return this.#inner.append(...args)
+  }
+  read(...args: Parameters<Store["read"]>) {
+    return this.#inner.read(...args)
+  }
+  summary(...args: Parameters<Store["summary"]>) {
+    return this.#inner.summary(...args)
+  }
+  list(...args: Parameters<Store["list"]>) {
+    return this.#inner.list(...args)
+  }
+  delete(...args: Parameters<Store["delete"]>) {
+    return this.#inner.delete(...args)
+  }
+  watch(...args: Parameters<Store["watch"]>) {
+    return this.#inner.watch(...args)
+  }
+  send(...args: Parameters<Store["send"]>) {
+    return this.#inner.send(...args)
+  }
+  inbox(...args: Parameters<Store["inbox"]>) {
+    return this.#inner.inbox(...args)
+  }
+  watchInbox(...args: Parameters<Store["watchInbox"]>) {
+    return this.#inner.watchInbox(...args)
+  }
+  lease(...args: Parameters<Store["lease"]>) {
+    return this.#inner.lease(...args)
+  }
+  isDriven(...args: Parameters<Store["isDriven"]>) {
+    return this.#inner.isDriven(...args)
+  }
+}
+type Store = RunStore.RunStore["Service"]
+
 describe("start", () => {
   test("stores the run, drives it, and is told of by its end", () =>
     Effect.gen(function* () {
@@ -135,6 +178,24 @@ describe("start", () => {
           expect((yield* host.status("r")).turns).toBe(2)
         })
       )
+    }))
+
+  test("and all the rest works on a store that is an object of a class, behind what refuses odd ids, too", () =>
+    Effect.gen(function* () {
+      const { handlers } = yield* workshop
+      const agent = agentOf("reader", [read("a"), Scripted.text("done")], handlers)
+      const memory = yield* RunStore.RunStore
+      const own = new ClassStore(memory)
+      for (const [runId, store] of Object.entries({ bare: own, guarded: Keepable.only(own) })) {
+        yield* withHost([agent], {}, (host) =>
+          Effect.gen(function* () {
+            yield* host.start("reader", "go", { runId })
+            expect(yield* host.ended(runId)).toMatchObject({ status: "completed", turns: 2 })
+            expect((yield* host.list({})).map((run) => run.runId)).toContain(runId)
+            yield* store.delete(runId)
+          })
+        ).pipe(Effect.provideService(RunStore.RunStore, store))
+      }
     }))
 
   test("of an agent that the host has not says which it has; of another agent's run, whose it is", () =>

@@ -165,6 +165,7 @@ export const takeIn = (
           problem,
           command: id
         })
+        changed = true
         continue
       }
       const argsDigest = args === undefined ? call.argsDigest : Digest.ofArgs(args)

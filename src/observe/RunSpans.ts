@@ -14,7 +14,7 @@ import type * as RunEvent from "../run/RunEvent.ts"
 import { RecordContent } from "./Spans.ts"
 
 /** The run that an agent span is about. */
-export interface AgentSpan {
+interface AgentSpan {
   readonly agent: string
   readonly runId: string
   readonly parent?: RunEvent.Parent | undefined
@@ -62,7 +62,7 @@ export const agentStopped = (
 }
 
 /** The call that a tool span is about; `args` as encoded. */
-export interface ToolSpan {
+interface ToolSpan {
   readonly tool: string
   readonly callId: string
   readonly args: unknown
@@ -150,7 +150,7 @@ export const beside = (effect: Effect.Effect<void>): Effect.Effect<void> =>
   Effect.updateContext(effect, (context: Context.Context<never>) => Context.omit(Tracer.ParentSpan)(context))
 
 /** What is known about a model before it is called. */
-export interface ChatSpan {
+interface ChatSpan {
   /** As OpenTelemetry spells it: `openai`, `anthropic`, … */
   readonly provider?: string | undefined
   readonly model?: string | undefined

@@ -15,9 +15,13 @@ export const anchor = (limits: Limits, at: string, elapsedMs: number): Limits =>
 // Less than this is the difference of two clocks' readings, and not time that was slept or a clock that was set.
 const toleranceMs = 1_000
 
-/** The same as the run goes on: a machine that sleeps, or whose clock is set, has more or less time left than it had. */
+/**
+ * The same as the run goes on: a machine that sleeps, or whose clock is set, has more or less time left than it had. Once
+ * the deadline has passed, what goes on beyond it does not move it.
+ */
 export const follow = (limits: Limits, at: string, elapsedMs: number): Limits => {
   if (limits.deadline === undefined) return limits
   const anchored = anchor(limits, at, elapsedMs)
+  if (anchored.timeMs === elapsedMs && (limits.timeMs ?? elapsedMs) <= elapsedMs) return limits
   return Math.abs((anchored.timeMs ?? 0) - (limits.timeMs ?? 0)) < toleranceMs ? limits : anchored
 }

@@ -36,7 +36,7 @@ const amounts = {
 
 /**
  * Limits as they are stored with a run: an absent one is no limit. Money in USD, time in milliseconds, the deadline as
- * ISO 8601. With a deadline, `timeMs` is worked out from it each time the run is taken up.
+ * ISO 8601. With a deadline, `timeMs` is worked out from it, and follows the calendar.
  */
 export const Limits = Schema.Struct({
   ...amounts,

@@ -156,7 +156,7 @@ export const requireApproval = (draft: Draft, event: Of<"approval_required">): v
   draft.inbox = Math.max(draft.inbox, event.command ?? 0)
   replace(draft, event.callId, (call) => ({
     // What was approved and never started takes the arguments with it that came with the approval.
-    ...(call.attempts > 0 ? call : { ...without(call, "edited"), args, argsDigest }),
+    ...without(call.attempts > 0 ? call : { ...without(call, "edited"), args, argsDigest }, "expires"),
     approval: "required",
     ...(problem === undefined ? undefined : { problem })
   }))

@@ -129,7 +129,7 @@ export const only = (store: Store): Store => {
       return unless(refused, () => store.append(request))
     },
     read: forRun((runId, from = 0) => store.read(runId, Math.ceil(counted(from)))),
-    summary: forRun(store.summary),
+    summary: forRun((runId) => store.summary(runId)),
     list: (options = {}) => {
       const { agent, before, limit, since, tag, until } = options
       const what = "what the runs are listed by,"
@@ -139,12 +139,12 @@ export const only = (store: Store): Store => {
       const asked = limit === undefined ? options : { ...options, limit: Math.floor(counted(limit)) }
       return unless(refused, () => store.list(asked))
     },
-    delete: forRun(store.delete),
+    delete: forRun((runId) => store.delete(runId)),
     watch: following((runId, from = 0) => store.watch(runId, Math.ceil(counted(from)))),
-    send: forRun(store.send),
+    send: forRun((runId, command) => store.send(runId, command)),
     inbox: forRun((runId, after) => store.inbox(runId, Math.floor(counted(after)))),
     watchInbox: following((runId, after) => store.watchInbox(runId, Math.floor(counted(after)))),
-    lease: forRun(store.lease),
-    isDriven: forRun(store.isDriven)
+    lease: forRun((runId) => store.lease(runId)),
+    isDriven: forRun((runId) => store.isDriven(runId))
   }
 }

@@ -273,6 +273,8 @@ describe("an approval that expires", () => {
       const refused = yield* Effect.flip(decide("c", Agent.approve({ expires })))
       expect(refused.message).toContain("expires at once")
     }
+    const misspelt = yield* Effect.flip(decide("c", Agent.approve({ expires: "1h" as Duration.Input })))
+    expect(misspelt.message).toContain(`"1h" is no duration`)
     const store = yield* RunStore.RunStore
     expect(yield* store.inbox("r", 0)).toEqual([])
     yield* decide("c", Agent.approve({ expires: Duration.infinity }))

@@ -159,6 +159,7 @@ describe("a run that ends ends what is below it, wherever its driver was killed"
       for (const again of [undefined, 2]) {
         const twice = again === undefined ? "" : `, which is killed ${again} events later`
         check(`${levels}: by ${name}${twice}`, function* () {
+          let met = 0
           for (let at = 1; ; at++) {
             const runId = `r${at}`
             const first = yield* attempt(killed(Agent.run(make(options), "go", { runId }), at))
@@ -172,7 +173,9 @@ describe("a run that ends ends what is below it, wherever its driver was killed"
             }
             yield* expectOver(runId, `killed after event ${at}`)
             if (options !== undefined) yield* TestClock.setTime(0)
+            met++
           }
+          expect(met).toBeGreaterThan(5)
         })
       }
     }

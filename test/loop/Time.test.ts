@@ -329,6 +329,23 @@ describe("a deadline", () => {
   }
 })
 
+describe("a limit of time that was passed", () => {
+  for (const [name, limits] of Object.entries({
+    time: { time: "10 seconds" },
+    deadline: { deadline: new Date(10_000) }
+  } as const)) {
+    it.effect(`stays the limit that the ending names (${name})`, () =>
+      Effect.gen(function* () {
+        const agent = worker({ limits, handler: () => Effect.uninterruptible(Effect.never) })
+        const w = yield* world([call("reading", { ms: 0 }, { id: "c" })])
+        const exit = yield* outcomeDuring(minutes, w.in(run(agent)))
+        assert.strictEqual(exit._tag, "BudgetExceeded")
+        assert.match(exit.run.detail ?? "", /^used 15000 ms of a limit of 10000 ms/)
+      })
+    )
+  }
+})
+
 describe("a wait before another attempt", () => {
   const asks = [fail(429, { retryAfter: 5 }), text("done")]
 

@@ -23,6 +23,11 @@ describe("a deadline by the calendar", () => {
     expect(follow(limits, "2030-01-31T11:40:00.000Z", 30_000).timeMs).toBe(1_230_000)
   })
 
+  it("stays where it was once it has passed, whatever goes on beyond it", () => {
+    const limits = anchor(read({ deadline: noon }), "2030-01-31T11:59:50.000Z", 0)
+    expect(follow(limits, "2030-01-31T12:00:05.000Z", 15_000)).toBe(limits)
+  })
+
   it("leaves limits without one alone", () => {
     const limits = read({ time: "1 minute" })
     expect(anchor(limits, noon, 5_000)).toBe(limits)
