@@ -413,6 +413,30 @@ describe("deciding", () => {
     expect(ran).toEqual(["ask z"])
   })
 
+  check(
+    "of arguments that do not fit, as the run comes to its stop: the ending says what is wrong",
+    function* () {
+      const store = yield* RunStore.RunStore
+      const tools = Toolkit.make(guarded("ask"), reader("read"))
+      const handlers = tools.toLayer({
+        ask: ({ q }) => Effect.succeed(q),
+        read: ({ q }) =>
+          Agent.decide({ runId: "r", callId: "c" }, Agent.approve({ args: { q: 1 } })).pipe(
+            Effect.provideService(RunStore.RunStore, store),
+            Effect.orDie,
+            Effect.as(q)
+          )
+      })
+      const bot = model([Scripted.turn(call("ask", "c", "x"), call("read", "d", "y"))])
+      const agent = Agent.make("a", { toolkit: tools }).pipe(
+        Agent.provide(handlers),
+        Agent.provide(bot.layer)
+      )
+      const { exit } = yield* run(agent)
+      expect(expectTag(exit, "ApprovalRequired").run.detail).toContain("do not fit ask")
+    }
+  )
+
   for (const reason of [undefined, "keep the logs"]) {
     check(
       `reject ${reason === undefined ? "without a reason" : "with one"}: said in words, and never run`,
