@@ -28,16 +28,16 @@ export const resolutions = Effect.fnUntraced(function* (state: RunState.RunState
   )
 })
 
-/** How a run has ended, so that it can end so again; `undefined` while it has not. */
-export const endingOf = ({
-  detail = "",
-  exhausted,
-  reason,
-  status
-}: RunState.RunState): Ending | undefined =>
-  status === "running" || reason === undefined
-    ? undefined
-    : { status, reason, detail, ...(exhausted === undefined ? undefined : { exhausted }) }
+/**
+ * How a run has ended, so that it can end so again; `undefined` while it has not. A limit belongs to the ending only where
+ * that was it: a run that was stopped while it handed over has met a limit, too.
+ */
+export const endingOf = (state: RunState.RunState): Ending | undefined => {
+  const { detail = "", exhausted, reason, status } = state
+  if (status === "running" || reason === undefined) return undefined
+  const ending = { status, reason, detail }
+  return exhausted === undefined || !RunState.isAtLimit(state) ? ending : { ...ending, exhausted }
+}
 
 /** Takes in what people have said, under the lease of the run. Yields its state then. */
 const informed = Effect.fnUntraced(function* (runId: string) {

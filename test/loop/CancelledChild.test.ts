@@ -155,6 +155,28 @@ describe("a child that is cancelled in the middle of a call that may have happen
     })
   }
 
+  check("while it hands over: what is found out changes nothing of how it has ended", function* () {
+    const started = yield* Deferred.make<void>()
+    const tools = Toolkit.make(writer("pay").annotate(ToolPolicy.Purpose, "handoff"))
+    const pay = () => Effect.andThen(Deferred.succeed(started, undefined), Effect.never)
+    const agent = Agent.make("payer", { toolkit: tools, limits: { turns: 2, reserve: { turns: 2 } } }).pipe(
+      Agent.provide(Layer.merge(tools.toLayer({ pay }), paying().layer))
+    )
+    const top = above("top", agent)
+    const fiber = yield* Effect.forkChild(Effect.exit(Agent.run(top.agent, "go", { runId: "r" })))
+    yield* Deferred.await(started)
+    yield* Agent.cancel("r/c", "enough")
+    yield* Fiber.join(fiber)
+    expect(of(yield* journal("r/c"), "handoff")).toHaveLength(1)
+    yield* Agent.resolve({ runId: "r/c", callId: "p" }, Agent.happened("$5 are gone"))
+    expectTag((yield* resume(top.agent)).exit, "Completed")
+    const stops = of(yield* journal("r/c"), "run_stopped")
+    expect(stops).toHaveLength(2)
+    for (const { detail, exhausted, reason } of stops) {
+      expect({ detail, exhausted, reason }).toEqual({ detail: "enough", reason: "cancelled" })
+    }
+  })
+
   for (const [name, found, tag] of [
     ["that it did", () => ToolPolicy.happened("$5 are gone"), "Completed"],
     ["that it did not", () => ToolPolicy.didNotHappen, "Completed"],
