@@ -155,7 +155,7 @@ interface Driver {
   from: number | undefined
   /** What was asked for; a Stop that comes before the run is taken up leaves nothing to do. */
   how: Drive
-  /** What was asked for after the run had stopped, while its driver was still on its way out. */
+  /** What was asked for after the run had stopped or was deleted, while its driver was still on its way out. */
   next: Drive | undefined
 }
 
@@ -273,6 +273,13 @@ const make = Effect.fnUntraced(function* <
     return true
   }
 
+  /** Whether a run has stopped and nobody has asked for more: to find that out nobody waits for a place. */
+  const isOver = (runId: string, driver: Driver) =>
+    Effect.match(store.summary(runId), {
+      onFailure: () => false,
+      onSuccess: ({ status }) => status !== "running" && !driver.how.again
+    })
+
   const drive = (agent: Agents[number], runId: string, driver: Driver) =>
     Effect.gen(function* () {
       let goesOn = true
@@ -280,7 +287,10 @@ const make = Effect.fnUntraced(function* <
         const isBusy: boolean = yield* attempt(agent, runId, driver)
         if (isBusy && !(yield* isLeaving)) {
           yield* Effect.raceFirst(Effect.sleep(untilFree), Deferred.await(drain))
-        } else goesOn = hasNext(runId, driver)
+          continue
+        }
+        goesOn = hasNext(runId, driver)
+        while (goesOn && (yield* isOver(runId, driver))) goesOn = hasNext(runId, driver)
       }
     }).pipe(
       Effect.ensuring(
@@ -346,7 +356,7 @@ const make = Effect.fnUntraced(function* <
         const agent = byName.get(name)
         if (agent === undefined || parent !== undefined || drivers.has(runId)) continue
         if (yield* store.isDriven(runId)) continue
-        yield* submit(agent, runId, { options: {}, again: false })
+        yield* submit(agent, runId, onlyUnstopped)
         taken.push(runId)
       }
       before = page.at(-1)
@@ -360,7 +370,10 @@ const make = Effect.fnUntraced(function* <
         const agent = yield* agentOf(name)
         const caller = yield* Effect.context<never>()
         const runId = yield* here(Agent.create(agent, input, options), storeOf(caller))
-        yield* submit(agent, runId, { options: {}, again: false })
+        const driver = drivers.get(runId)
+        // It may be on the way out of a run that was deleted meanwhile; of one that is driven nothing is left to do then.
+        if (driver?.from !== undefined) driver.next ??= onlyUnstopped
+        else yield* submit(agent, runId, onlyUnstopped)
         return runId
       }),
     attach: (runId, from) => Stream.takeUntil(store.watch(runId, from), ({ type }) => type === "run_stopped"),

@@ -180,6 +180,63 @@ describe("start", () => {
       )
     }))
 
+  test("of an id whose run was deleted while its driver was on the way out has the new run driven", () =>
+    Effect.gen(function* () {
+      const { gate, handlers } = yield* workshop
+      const agent = agentOf("a", [Scripted.text("done")], handlers)
+      const store = yield* RunStore.RunStore
+      const freed = yield* Deferred.make<void>()
+      const leaving = Effect.andThen(Deferred.succeed(freed, undefined), Deferred.await(gate))
+      let leases = 0
+      // The first who drives hears late that its lease is free for others, as from a database that is far away.
+      const far: typeof store = {
+        ...store,
+        lease: (runId) => {
+          const isFirst = ++leases === 2
+          return Effect.andThen(
+            Effect.addFinalizer(() => (isFirst ? leaving : Effect.void)),
+            store.lease(runId)
+          )
+        }
+      }
+      const again = withHost([agent], {}, (host) =>
+        Effect.gen(function* () {
+          yield* host.start("a", "first", { runId: "r" })
+          yield* Deferred.await(freed)
+          yield* store.delete("r")
+          yield* host.start("a", "second", { runId: "r" })
+          yield* Deferred.succeed(gate, undefined)
+          expect(yield* host.ended("r")).toMatchObject({ status: "completed" })
+          expect((yield* lawful("r"))[0]).toMatchObject({ messages: [{ content: "second" }] })
+        })
+      )
+      yield* Effect.provideService(again, RunStore.RunStore, far)
+    }))
+
+  test("once more of a run that is driven waits for no place when that has ended", () =>
+    Effect.gen(function* () {
+      const mine = yield* workshop
+      const other = yield* workshop
+      const lines = [pay("x"), Scripted.text("done")]
+      const agents = [agentOf("mine", lines, mine.handlers), agentOf("other", lines, other.handlers)]
+      yield* withHost(agents, { concurrency: 1 }, (host) =>
+        Effect.gen(function* () {
+          yield* host.start("mine", "go", { runId: "m" })
+          yield* Deferred.await(mine.paying)
+          yield* host.start("other", "go", { runId: "o" })
+          yield* host.start("mine", "go", { runId: "m" })
+          yield* Deferred.succeed(mine.gate, undefined)
+          yield* Deferred.await(other.paying)
+          const ended = yield* Effect.forkChild(host.ended("m"), { startImmediately: true })
+          yield* settle
+          const exit = ended.pollUnsafe()
+          yield* Deferred.succeed(other.gate, undefined)
+          yield* host.ended("o")
+          expect(exit).toMatchObject({ value: { status: "completed" } })
+        })
+      )
+    }))
+
   test("and all the rest works on a store that is an object of a class, behind what refuses odd ids, too", () =>
     Effect.gen(function* () {
       const { handlers } = yield* workshop
