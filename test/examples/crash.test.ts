@@ -5,10 +5,8 @@ import { CrashKit } from "checkrein/testing"
 import { Effect, Layer, Schema } from "effect"
 import { Tool, Toolkit } from "effect/ai"
 
-const Refund = Tool.make("refund", {
-  parameters: Schema.Struct({ id: Schema.String }),
-  success: Schema.String
-})
+const id = Schema.Struct({ id: Schema.String })
+const Refund = Tool.make("refund", { parameters: id, success: Schema.String })
 const tools = Toolkit.make(Refund)
 const clerk = Agent.make("clerk", { toolkit: tools, limits: { turns: 5 } })
 const script = Scripted.make("clerk", [Scripted.call("refund", { id: "7" }), Scripted.text("Done.")])

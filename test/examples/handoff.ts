@@ -6,8 +6,7 @@ export const inFiveTurns = Agent.run(analyst, "Why was the night slow?", {
   limits: { turns: 5, toolCalls: 12, reserve: { turns: 1, toolCalls: 2 } }
 }).pipe(
   Effect.map(({ output }) => output),
-  Effect.catchTags({
-    MaxTurnsExceeded: ({ handoff }) => Effect.succeed(Handoff.toMarkdown(handoff)),
-    BudgetExceeded: ({ handoff }) => Effect.succeed(Handoff.toMarkdown(handoff))
-  })
+  Effect.catchTag(["MaxTurnsExceeded", "BudgetExceeded"], ({ handoff }) =>
+    Effect.succeed(Handoff.toMarkdown(handoff))
+  )
 )

@@ -8,13 +8,8 @@ import { Host } from "./host.ts"
 import { sse } from "./sse.ts"
 
 const json = (body: unknown, status = 200) => HttpServerResponse.jsonUnsafe(body, { status })
-const statuses: Record<string, number> = {
-  RunNotFound: 404,
-  CallNotPending: 409,
-  SchemaError: 400,
-  HttpServerError: 400,
-  invalid: 400
-}
+const known = { RunNotFound: 404, CallNotPending: 409, SchemaError: 400, HttpServerError: 400, invalid: 400 }
+const statuses = new Map(Object.entries(known))
 
 type Fault = Error & { readonly _tag: string; readonly kind?: string }
 type Answer = Effect.Effect<HttpServerResponse.HttpServerResponse, Fault, HttpServerRequest.HttpServerRequest>
@@ -31,12 +26,11 @@ export const Routes = HttpRouter.use((router) =>
         // Whoever knows an id gets its run: the tenant in it comes from your authentication, not from the client.
         Effect.flatMap(HttpRouter.params, ({ id }) => answer(`acme:${id}`)).pipe(
           Effect.catch(({ _tag, kind = "", message }) =>
-            Effect.succeed(json({ error: message }, statuses[_tag] ?? statuses[kind] ?? 503))
+            Effect.succeed(json({ error: message }, statuses.get(_tag) ?? statuses.get(kind) ?? 503))
           )
         )
       )
 
-    // A second question under the same id is ignored: the answer is to the first.
     yield* route("POST", "", (runId) =>
       Effect.gen(function* () {
         const question = yield* (yield* HttpServerRequest.HttpServerRequest).text

@@ -26,11 +26,8 @@ export const TestsLive = Tests.toLayer(
           const call = yield* CurrentCall.CurrentCall
           started.set(call.idempotencyKey, yield* Clock.currentTimeMillis)
           yield* call.evidence({ kind: "source", name: "exports", digest: "revision 4f2a" })
-          return Operation.started({
-            id: call.idempotencyKey,
-            observe: "observe_test",
-            label: `test ${name}`
-          })
+          const id = call.idempotencyKey
+          return Operation.started({ id, observe: "observe_test", label: `test ${name}` })
         }),
       observe_test: ({ id }) =>
         Effect.map(Clock.currentTimeMillis, (now) =>

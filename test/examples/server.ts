@@ -7,10 +7,7 @@ import { Model, Store } from "./layers.ts"
 // One for the whole process: the store lives in it, and with it the rule that a run has one driver.
 export const runtime = ManagedRuntime.make(Layer.mergeAll(LogToolsLive, Model, Store))
 
-interface Question {
-  readonly id: string
-  readonly text: string
-}
+type Question = { readonly id: string; readonly text: string }
 
 // The same id again takes the run up where it is, so that a client may simply repeat its request.
 const answer = ({ id, text }: Question) =>

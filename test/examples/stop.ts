@@ -3,9 +3,8 @@ import { Context, Effect, Fiber } from "effect"
 import { analyst } from "./analyst.ts"
 
 export const stopAfterASecond = Effect.gen(function* () {
-  const fiber = yield* Effect.forkChild(
-    Agent.run(analyst, "Which file mentions a timeout?", { runId: "night-shift" })
-  )
+  const run = Agent.run(analyst, "Which file mentions a timeout?", { runId: "night-shift" })
+  const fiber = yield* Effect.forkChild(run)
   yield* Effect.sleep("1 second")
   yield* Fiber.interruptAs(fiber, undefined, Context.make(Agent.CancelReason, "user pressed Stop"))
 })
