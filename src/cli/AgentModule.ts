@@ -32,9 +32,16 @@ const property = (from: unknown, name: string): unknown =>
 const says = (error: unknown): string =>
   error instanceof Error ? `${error.name}: ${error.message}` : sentenceOf(error)
 
+// A function or a promise of an agent is what is exported by mistake most of all: the name alone would not tell.
+const called = (name: string, value: unknown): string => {
+  if (typeof value === "function") return `${name} (a function)`
+  if (value instanceof Promise) return `${name} (a Promise: await it in the module)`
+  return Effect.isEffect(value) ? `${name} (an Effect)` : name
+}
+
 const exportsOf = (exported: object): string => {
-  const names = Object.keys(exported)
-  return names.length === 0 ? "nothing" : names.join(", ")
+  const named = Object.entries(exported).map(([name, value]) => called(name, value))
+  return named.length === 0 ? "nothing" : named.join(", ")
 }
 
 /** Loads the agent of a module; the path is relative to the working directory. */

@@ -53,7 +53,11 @@ const refusal = (where: string): string | undefined => {
       ? undefined
       : "--store is no URL of a Postgres database: write postgres://user@host:port/database"
   if (url !== undefined) return `${takes}, and no ${url} URL`
-  return where.trim() === "" ? `${takes}, and was empty` : undefined
+  if (where.trim() === "") return `${takes}, and was empty`
+  // After `--store=` a shell leaves it as it is, and the runs would be in a folder of that name.
+  return /^~[^/\\]*[/\\]/.test(where)
+    ? `--store ${where} begins with a ~ that the shell has left: write $HOME, or ./${where} if the folder is called so`
+    : undefined
 }
 
 const ofPostgres = Effect.map(

@@ -102,6 +102,8 @@ describe("checkrein run", () => {
       [2, ["run", "--root", path("logs"), "--store", "postgres:h/db", "x"], "no URL of a Postgres database"],
       [2, ["runs", "list", "--store", "postgres://"], "no URL of a Postgres database"],
       [2, ["run", "--root", path("logs"), "--store", "mysql://h/db", "x"], "no mysql URL"],
+      [2, ["runs", "list", "--store", "~/runs.db"], "write $HOME, or ./~/runs.db"],
+      [2, ["run", "--root", path("logs"), "--store=~ann/runs.db", "x"], "a ~ that the shell has left"],
       [2, ["run", "--root", path("logs"), ...store, "--model", "big", "x"], "set LLM_BASE_URL"],
       [2, ["run", "--root", path("logs"), "--agent", "a.ts", ...store, "x"], "use one of them"],
       [2, ["run", ...store, " "], "the task is empty"],
@@ -182,6 +184,18 @@ describe("checkrein run --agent", () => {
       [
         module("empty.mjs", "const a = 1"),
         "exports no agent: it has to export `agent`, made with Agent.make of the checkrein whose command this is, and exports nothing"
+      ],
+      [module("function.mjs", "export const agent = () => {}"), "and exports agent (a function)"],
+      [
+        module("promise.mjs", "export default Promise.resolve({}); export const b = 1"),
+        "and exports default (a Promise: await it in the module), b"
+      ],
+      [
+        module(
+          "effect.mjs",
+          `import { Effect } from ${JSON.stringify(import.meta.resolve("effect"))}\nexport const agent = Effect.void`
+        ),
+        "and exports agent (an Effect)"
       ],
       [module("other.mjs", "export const agent = { name: 'x' }; export const b = 1"), "and exports agent, b"],
       [
