@@ -229,7 +229,9 @@ const takeUp = Effect.fnUntraced(function* (
   }
   const changed = yield* changedLimits(definition, state, limits, around.allowance)
   const job = yield* ready(definition, around, changed ?? state.limits)
-  return yield* Session.resume(job, state, { last, limits: changed, message, sent }, lease, around.watcher)
+  const withParent = parent !== undefined
+  const resumption = { last, limits: changed, message, sent, withParent }
+  return yield* Session.resume(job, state, resumption, lease, around.watcher)
 })
 
 /**

@@ -11,6 +11,7 @@ import type { Ending } from "../run/NextStep.ts"
 import type { Body, LiveEvent, Parent } from "../run/RunEvent.ts"
 import * as RunExit from "../run/RunExit.ts"
 import * as RunState from "../run/RunState.ts"
+import { stoppedWith } from "../run/Waiting.ts"
 import { type Lease, RunStore } from "../store/RunStore.ts"
 import * as Inbox from "./Inbox.ts"
 import type { Job } from "./Job.ts"
@@ -41,6 +42,8 @@ export interface Resumption {
   readonly last: LastAttempt | undefined
   /** The last command that the run had been sent when it was taken: a Stop that came later counts. */
   readonly sent: number
+  /** Whether the run above it takes it up: then nobody has stopped that, or it goes on again. */
+  readonly withParent?: boolean | undefined
   /** How the run ends at once, as soon as what became of its calls is written down. */
   readonly stays?: Ending | undefined
 }
@@ -128,7 +131,7 @@ const said = (
 export const resume = Effect.fnUntraced(function* (
   job: Job,
   state: RunState.RunState,
-  { last, limits, message, sent, stays }: Resumption,
+  { last, limits, message, sent, stays, withParent = false }: Resumption,
   lease: Lease,
   watcher: ((event: LiveEvent) => void) | undefined
 ) {
@@ -164,7 +167,10 @@ export const resume = Effect.fnUntraced(function* (
   }
   // Somebody pressed Stop, and the driver died before it heard of it, or this one was not listening yet.
   const since = state.status === "running" ? state.inbox : sent
-  const cancel = commands.find(({ command, id }) => command.type === "cancel" && id > since)
+  const voided = withParent && state.parent !== undefined ? stoppedWith(state.parent.runId) : undefined
+  const cancel = commands.find(
+    ({ command, id }) => command.type === "cancel" && id > (command.reason === voided ? sent : since)
+  )
   if (cancel?.command.type === "cancel") {
     yield* RunEnd.end(journal, Inbox.cancelledFor(cancel.command.reason))
     return journal.state()

@@ -7,8 +7,10 @@ import * as Tool from "effect/ai/Tool"
 import * as Toolkit from "effect/ai/Toolkit"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
+import * as Scope from "effect/Scope"
 import { Agent, RunStore, ToolFailure, ToolPolicy } from "../../src/index.ts"
 import * as Scripted from "../../src/provider/Scripted.ts"
 import * as Audit from "../../src/testing/Audit.ts"
@@ -397,4 +399,29 @@ describe("whichever run of a family is cancelled, at whatever event", () => {
       }
     )
   }
+})
+
+describe("a child that was stopped with its parent, and whose own driver was dead by then", () => {
+  check("goes on with its parent when that is resumed", function* () {
+    const store = yield* RunStore.RunStore
+    const below = Agent.make("leaf").pipe(
+      Agent.provide(model([Scripted.text("dug"), Scripted.text("dug")], "leaf").layer)
+    )
+    const top = above("top", below)
+    yield* Effect.exit(
+      crashing(Agent.run(top.agent, "go", { runId: "r" }), {
+        before: (event) => event.runId === "r/c" && event.type === "turn"
+      })
+    )
+    // Longer than anybody waits for a driver that does not answer.
+    const elsewhere = yield* Scope.make()
+    yield* Effect.provideService(store.lease("r/c"), Scope.Scope, elsewhere)
+    yield* withTime(Agent.cancel("r", "enough"))
+    yield* Scope.close(elsewhere, Exit.void)
+    expect(yield* summary("r")).toMatchObject({ reason: "cancelled" })
+    expect(yield* summary("r/c")).toMatchObject({ status: "running" })
+
+    const { exit } = yield* resume(top.agent)
+    expect(resultOf(expectTag(exit, "Completed"), "c")).toMatchObject({ ok: true, content: "dug" })
+  })
 })
