@@ -36,10 +36,25 @@ const tour = Effect.flatMap(
   ({ run }) => run()
 )
 
+/**
+ * The arguments, with a negative duration made the value of the flag before it: `-1h` would be read as the flags `-1` and
+ * `-h`, so that help was shown, with the exit code of success, where a duration is refused.
+ */
+const read = (args: ReadonlyArray<string>): ReadonlyArray<string> => {
+  const words: Array<string> = []
+  for (const [index, arg] of args.entries()) {
+    const flag = words.at(-1)
+    const belongs = /^-[\d.]+ ?[a-z]+$/i.test(arg) && !args.slice(0, index).includes("--")
+    if (belongs && flag !== undefined && /^--[^=]+$/.test(flag)) words[words.length - 1] = `${flag}=${arg}`
+    else words.push(arg)
+  }
+  return words
+}
+
 /** Runs the command with these arguments, and yields the exit code. Without any it shows what the library does. */
 export const run = (args: ReadonlyArray<string>, version: string) =>
   Output.settle(
-    args.length === 0 ? tour : Command.runWith(command, { version })(args),
+    args.length === 0 ? tour : Command.runWith(command, { version })(read(args)),
     asksForJson(args)
   ).pipe(Effect.provide(Layer.mergeAll(Output.presenter, Output.logs, CliConfig.layer({ builtIns }))))
 

@@ -110,6 +110,10 @@ describe("checkrein run", () => {
       [2, ["run", ...store], "task"],
       [2, ["run", "--max-turns", "-1", ...store, "x"], "at least 0"],
       [2, ["run", "--max-time", "soon", ...store, "x"], "Expected a duration"],
+      [2, ["run", "--max-time", "-1h", ...store, "x"], "Expected a duration"],
+      [2, ["runs", "approve", "r", "--expires", "-1.5 h"], "Expected a duration"],
+      [2, ["runs", "list", "--older-than", "-2h", ...store], "Expected an age"],
+      [1, ["run", ...store, "--root", path("gone"), "--", "-1h"], `there is no directory ${path("gone")}`],
       [2, ["run", "--nope", ...store, "x"], "--nope"],
       [2, ["nonsense"], "nonsense"]
     ] as const
