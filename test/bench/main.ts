@@ -40,7 +40,7 @@ const { own, shared } = claims()
 row("a claim by a run's own limits", `${round(own, 2)} µs`, "10 µs", own <= 10)
 row("a claim from a shared budget in memory", `${round(shared, 2)} µs`, "10 µs", shared <= 10)
 
-const http = await overHttp(1_200, costs[0].excess / 1_000)
+const http = await overHttp(costs[0].excess / 1_000)
 row(
   "3 turns over HTTP, against fetch by hand",
   `${round(http.checkrein, 2)} times`,
