@@ -10,7 +10,7 @@ import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Result from "effect/Result"
 import * as Stream from "effect/Stream"
-import { keeps, outOf, refresh } from "../run/Exhaustion.ts"
+import { firstOf, keeps, outOf } from "../run/Exhaustion.ts"
 import * as Limits from "../run/Limits.ts"
 import type { Message } from "../run/Message.ts"
 import * as Money from "../run/Money.ts"
@@ -335,7 +335,7 @@ export const ask = Effect.fnUntraced(function* (
     if (Result.isFailure(claim)) {
       const { exhausted } = claim.failure
       if (purpose === "handoff" || !keeps(before.limits, exhausted.resource)) {
-        const first = refresh(before.exhausted, RunState.used(before), before.limits) ?? exhausted
+        const first = firstOf(before, RunState.used(before), exhausted)
         const ending = outOf(first)
         if (first.resource !== exhausted.resource) return ending
         return { ...ending, detail: `${ending.detail}, and the next model call might pass it` }

@@ -48,12 +48,29 @@ const closed = (
     const { events, state } = yield* load(runId)
     if (state.status !== "running") return state
     yield* PoolClaims.settleAgain(job, LastAttempt.of(events))
-    const told = yield* unheard(job, state)
-    if (told.length === 0 && state.claim === undefined) return state
+    const news = yield* unheard(job, state)
+    if (news.length === 0 && state.claim === undefined) return state
     const journal = yield* Journal.make(runId, state, lease, yield* Listeners.of(state.agent, undefined))
-    yield* journal.commit({ type: "run_resumed", inbox: state.inbox, messages: [] }, ...told)
+    yield* journal.commit({ type: "run_resumed", inbox: state.inbox, messages: [] }, ...news)
     return journal.state()
   }).pipe(Effect.scoped)
+
+/**
+ * What the runs below a run have used and its journal does not say, once each of them was closed or ended in this way. The
+ * deepest is closed first, for a way that does the same below.
+ */
+export const told = Effect.fnUntraced(function* <E, R>(
+  { pending, runId }: RunState.RunState,
+  close: (childId: string) => Effect.Effect<RunState.RunState, E | RunNotFound, R>
+) {
+  const bodies: Array<Body> = []
+  for (const call of pending) {
+    if (!continues(call)) continue
+    const child = yield* ifStored(close(RunState.childId(runId, call.callId)))
+    if (child !== undefined) bodies.push(...untold(call, child))
+  }
+  return bodies
+})
 
 /**
  * What the runs below a run have used and its journal does not say, because its driver has died or because they were
@@ -63,14 +80,5 @@ const closed = (
 export const unheard: (
   job: Pooled,
   state: RunState.RunState
-) => Effect.Effect<ReadonlyArray<Body>, RunBusy | RunStoreError, RunStore> = Effect.fnUntraced(
-  function* (job, state) {
-    const told: Array<Body> = []
-    for (const call of state.pending) {
-      if (!continues(call)) continue
-      const child = yield* ifStored(closed(job, RunState.childId(state.runId, call.callId)))
-      if (child !== undefined) told.push(...untold(call, child))
-    }
-    return told
-  }
-)
+) => Effect.Effect<ReadonlyArray<Body>, RunBusy | RunStoreError, RunStore> = (job, state) =>
+  told(state, (childId) => closed(job, childId))

@@ -24,7 +24,7 @@ import * as Inbox from "./Inbox.ts"
 import * as Journal from "./Journal.ts"
 import * as LastAttempt from "./LastAttempt.ts"
 import * as Listeners from "./Listeners.ts"
-import { ifStored, untold } from "./Orphans.ts"
+import { ifStored, told, untold } from "./Orphans.ts"
 import * as PoolClaims from "./PoolClaims.ts"
 
 /** The event with which a run ends. */
@@ -46,15 +46,10 @@ const stopped = (
 // --- a run that nobody drives ---------------------------------------------------------------------------------------
 
 const endUndriven = Effect.fnUntraced(function* (state: RunState.RunState, ending: Ending, lease: Lease) {
-  const { agent, inbox, pending, runId } = state
-  const told: Array<Body> = []
-  for (const call of pending) {
-    if (!continues(call)) continue
-    const child = yield* ifStored(endedBelow(RunState.childId(runId, call.callId), stoppedWith(runId)))
-    if (child !== undefined) told.push(...untold(call, child))
-  }
+  const { agent, inbox, runId } = state
+  const news = yield* told(state, (childId) => endedBelow(childId, stoppedWith(runId)))
   const journal = yield* Journal.make(runId, state, lease, yield* Listeners.of(agent, undefined))
-  journal.stage({ type: "run_resumed", inbox, messages: [] }, ...told)
+  journal.stage({ type: "run_resumed", inbox, messages: [] }, ...news)
   yield* journal.commit(stopped(journal, ending, []))
   return journal.state()
 })

@@ -26,6 +26,7 @@ import {
 import type { Definition } from "./Definition.ts"
 import { Drain, isRequested } from "./Drain.ts"
 import * as LeftUnknown from "./LeftUnknown.ts"
+import { ifStored } from "./Orphans.ts"
 import { isRefused } from "./Refused.ts"
 import * as Runs from "./Runs.ts"
 import * as Words from "./Words.ts"
@@ -85,15 +86,12 @@ interface Cancelled {
 }
 
 /** What has interrupted a child run from inside, if that was a Stop of it. */
-const cancelled = Effect.fnUntraced(
-  function* (runId: string) {
-    const { state: run } = yield* load(runId)
-    if (run.reason !== "cancelled") return undefined
-    const message = `run ${runId} was cancelled: ${run.detail}`
-    return { _tag: "Cancelled", run, message } satisfies Cancelled
-  },
-  Effect.catchTag("RunNotFound", () => Effect.undefined)
-)
+const cancelled = Effect.fnUntraced(function* (runId: string) {
+  const { state: run } = yield* load(runId)
+  if (run.reason !== "cancelled") return undefined
+  const message = `run ${runId} was cancelled: ${run.detail}`
+  return { _tag: "Cancelled", run, message } satisfies Cancelled
+}, ifStored)
 
 /**
  * Runs an agent for the tool call that is being executed, or takes its run up again if this call has started it before.

@@ -3,8 +3,10 @@
  */
 import type { Exhausted, Limits, Resource, Used } from "./Limits.ts"
 import type { Ending } from "./NextStep.ts"
+import type { RunState } from "./RunState.ts"
 
-const amounts = {
+/** Under which name an amount of each resource is kept. */
+export const amounts = {
   turns: "turns",
   usd: "usd",
   tokens: "tokens",
@@ -17,15 +19,16 @@ export const keeps = ({ reserve }: Limits, resource: Resource): boolean =>
   (reserve?.[amounts[resource]] ?? 0) > 0
 
 /**
- * The same limit with what has been used of it by now, unless it is that of a pool; `undefined` stays what it is. The time
- * until a deadline may have become another one meanwhile.
+ * The limit that a run has reached first, or `now` if it has reached none before: with what has been used of it by now,
+ * unless it is that of a pool. The time until a deadline may have become another one meanwhile.
  */
-export const refresh = (
-  exhausted: Exhausted | undefined,
+export const firstOf = (
+  { exhausted, limits }: Pick<RunState, "exhausted" | "limits">,
   used: Used,
-  limits: Limits
-): Exhausted | undefined => {
-  if (exhausted === undefined || exhausted.pool !== undefined) return exhausted
+  now: Exhausted
+): Exhausted => {
+  if (exhausted === undefined) return now
+  if (exhausted.pool !== undefined) return exhausted
   const name = amounts[exhausted.resource]
   return { ...exhausted, used: used[name], limit: limits[name] ?? exhausted.limit }
 }

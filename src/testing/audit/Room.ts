@@ -1,19 +1,12 @@
 /**
  * Limits: what begins has room, and what is said to be used up is.
  */
+import { amounts } from "../../run/Exhaustion.ts"
 import type * as Limits from "../../run/Limits.ts"
 import * as Money from "../../run/Money.ts"
 import type { Of, RunEvent } from "../../run/RunEvent.ts"
 import { broken, type Problem } from "./Law.ts"
 import { type Call, continues, type Ledger, nameOf, tokensOf } from "./Ledger.ts"
-
-const names = {
-  turns: "turns",
-  usd: "usd",
-  tokens: "tokens",
-  time: "timeMs",
-  tool_calls: "toolCalls"
-} as const satisfies Record<Limits.Resource, keyof Limits.Used>
 
 const all = ["turns", "usd", "tokens", "time", "tool_calls"] as const
 
@@ -26,7 +19,7 @@ const usedBy = ({ tokens, toolCalls, turns, usd }: Ledger, elapsedMs: number): L
 })
 
 const keptOf = (limits: Limits.Limits, resource: Limits.Resource, purpose: Limits.Purpose): number =>
-  purpose === "investigate" ? (limits.reserve?.[names[resource]] ?? 0) : 0
+  purpose === "investigate" ? (limits.reserve?.[amounts[resource]] ?? 0) : 0
 
 /** What work of this purpose may use of a resource; `undefined` for no limit. */
 const ceiling = (
@@ -34,7 +27,7 @@ const ceiling = (
   resource: Limits.Resource,
   purpose: Limits.Purpose
 ): number | undefined => {
-  const limit = limits[names[resource]]
+  const limit = limits[amounts[resource]]
   if (limit === undefined) return undefined
   const kept = keptOf(limits, resource, purpose)
   return resource === "usd" ? Money.subtract(limit, kept) : limit - kept
@@ -47,7 +40,7 @@ const isUsedUp = (
   purpose: Limits.Purpose
 ): boolean => {
   const most = ceiling(limits, resource, purpose)
-  return most !== undefined && used[names[resource]] >= most
+  return most !== undefined && used[amounts[resource]] >= most
 }
 
 /** A count of tool calls ends an investigation only where calls are kept for a handoff. */
@@ -75,7 +68,10 @@ function* room(
     if (!isUsedUp(limits, used, resource, purpose)) continue
     const show = shown[resource]
     const most = show(ceiling(limits, resource, purpose) ?? 0)
-    yield broken(7, `${what} begins to ${doing[purpose]} with ${show(used[names[resource]])} of ${most} used`)
+    yield broken(
+      7,
+      `${what} begins to ${doing[purpose]} with ${show(used[amounts[resource]])} of ${most} used`
+    )
   }
 }
 
@@ -173,7 +169,7 @@ function* exhausted(
   if (pool !== undefined) return
   const show = shown[resource]
   const { limits } = before
-  const name = names[resource]
+  const name = amounts[resource]
   if (limits[name] !== limit) {
     const is = limits[name] === undefined ? "none" : show(limits[name])
     yield broken(7, `a limit of ${show(limit)} is said to be used up, and the limit is ${is}`)
