@@ -102,7 +102,7 @@ const overflow =
   /context.{0,3}(length|window|size)|maximum context|(prompt|input|request) (is )?too (long|large)|too many (input )?tokens|input length .{0,40}exceed|reduce the length of the messages/i
 
 /** How long the answer asks to wait: `retry-after-ms`, or `Retry-After` in seconds or as an HTTP date. */
-export const retryAfter = (answer: Pick<Answer, "headers" | "now">): Option.Option<Duration.Duration> => {
+const retryAfter = (answer: Pick<Answer, "headers" | "now">): Option.Option<Duration.Duration> => {
   const millis = Number(answer.headers["retry-after-ms"])
   if (answer.headers["retry-after-ms"] && Number.isFinite(millis) && millis >= 0) {
     return Option.some(Duration.millis(millis))
@@ -113,6 +113,17 @@ export const retryAfter = (answer: Pick<Answer, "headers" | "now">): Option.Opti
   if (Number.isFinite(seconds)) return seconds < 0 ? Option.none() : Option.some(Duration.seconds(seconds))
   const date = Date.parse(value)
   return Number.isNaN(date) ? Option.none() : Option.some(Duration.millis(Math.max(0, date - answer.now)))
+}
+
+/** How long an error asks to wait whose endpoint has no header for it: Gemini's, in a `google.rpc.RetryInfo`. */
+const retryInfo = (error: unknown): Option.Option<Duration.Duration> => {
+  const details = Predicate.hasProperty(error, "details") ? error.details : undefined
+  for (const detail of Array.isArray(details) ? details : []) {
+    const delay = Predicate.hasProperty(detail, "retryDelay") ? word(detail.retryDelay) : ""
+    const seconds = /^(\d+(?:\.\d+)?)s$/.exec(delay)?.[1]
+    if (seconds !== undefined) return Option.some(Duration.seconds(Number(seconds)))
+  }
+  return Option.none()
 }
 
 const shownHeaders = ["retry-after", "retry-after-ms", "x-request-id"]
@@ -136,13 +147,14 @@ const waiting = <A extends object>(reason: A, wait: Option.Option<Duration.Durat
 /** The failure that an answer with an error status stands for. */
 export const fromAnswer = (origin: Origin, answer: Answer): AiError.AiError => {
   const http = httpOf(origin, answer)
-  const details = detailsOf(parse(answer.body))
+  const json = parse(answer.body)
+  const details = detailsOf(json)
   const status =
     answer.status >= 400 || answer.status < 200 ? answer.status : (details.status ?? answer.status)
   const said = excerpt(origin, details.message ?? answer.body)
   const description = `POST ${origin.url} answered ${answer.status}${said === "" ? " without a word" : `: ${said}`}`
   const kinds = `${details.code} ${details.type}`
-  const wait = retryAfter(answer)
+  const wait = Option.orElse(retryAfter(answer), () => retryInfo(errorIn(json)))
 
   const limited = status === 429 || /rate_limit/.test(kinds)
   const unfit = !limited && [200, 400, 413, 422].includes(status) && overflow.test(said)

@@ -502,20 +502,50 @@ describe("errors", () => {
     })
   )
 
-  it.effect.each<[number, Record<string, string>, number | undefined]>([
-    [429, { "retry-after": "7" }, 7_000],
-    [429, { "retry-after": "1.5" }, 1_500],
-    [429, { "retry-after": "Thu, 01 Jan 1970 00:02:00 GMT" }, 60_000],
-    [429, { "retry-after": "Thu, 01 Jan 1970 00:00:00 GMT" }, 0],
-    [429, { "retry-after": "soon" }, undefined],
-    [429, { "retry-after": "-1" }, undefined],
-    [429, { "retry-after-ms": "250", "retry-after": "1" }, 250],
-    [429, {}, undefined],
-    [503, { "retry-after": "3" }, 3_000]
-  ])("%i with %j waits %s ms", ([status, headers, millis]) =>
+  const retryInfo = (retryDelay: unknown) => ({
+    error: {
+      code: 429,
+      message: "quota",
+      status: "RESOURCE_EXHAUSTED",
+      details: [
+        { "@type": "type.googleapis.com/google.rpc.QuotaFailure", violations: [{ quotaId: "PerMinute" }] },
+        null,
+        { "@type": "type.googleapis.com/google.rpc.RetryInfo", retryDelay }
+      ]
+    }
+  })
+  it.effect.each<[number, Record<string, string>, unknown, number | undefined]>([
+    [429, { "retry-after": "7" }, {}, 7_000],
+    [429, { "retry-after": "1.5" }, {}, 1_500],
+    [429, { "retry-after": "Thu, 01 Jan 1970 00:02:00 GMT" }, {}, 60_000],
+    [429, { "retry-after": "Thu, 01 Jan 1970 00:00:00 GMT" }, {}, 0],
+    [429, { "retry-after": "soon" }, {}, undefined],
+    [429, { "retry-after": "-1" }, {}, undefined],
+    [429, { "retry-after-ms": "250", "retry-after": "1" }, {}, 250],
+    [429, {}, {}, undefined],
+    [503, { "retry-after": "3" }, {}, 3_000],
+    // As Gemini says it, in the body alone, which it wraps in a list or not.
+    [429, {}, retryInfo("34s"), 34_000],
+    [429, {}, [retryInfo("34.074824224s")], 34_074.824224],
+    [503, {}, [retryInfo("0.5s")], 500],
+    [200, {}, [retryInfo("34s")], 34_000],
+    [429, { "retry-after": "7" }, retryInfo("34s"), 7_000],
+    [429, { "retry-after": "soon" }, retryInfo("34s"), 34_000],
+    ...["-1s", "34", "soon", "", 34, null].map(
+      (delay): [number, Record<string, string>, unknown, undefined] => [429, {}, retryInfo(delay), undefined]
+    ),
+    ...[null, "34s", {}, [[]], ["34s"]].map(
+      (details): [number, Record<string, string>, unknown, undefined] => [
+        429,
+        {},
+        { error: { details } },
+        undefined
+      ]
+    )
+  ])("%i with %j and %j waits %s ms", ([status, headers, body, millis]) =>
     Effect.gen(function* () {
       yield* TestClock.setTime(60_000)
-      const error = yield* failing("{}", status, headers)
+      const error = yield* failing(JSON.stringify(body), status, headers)
       expect(error.isRetryable).toBe(true)
       expect(error.retryAfter && Duration.toMillis(error.retryAfter)).toBe(millis)
     })
