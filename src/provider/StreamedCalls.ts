@@ -1,10 +1,10 @@
 /**
  * Which pieces of a streamed reply make up which call, and how the calls are ordered.
  *
- * A piece goes on with the last call under its index or, without one, with the call that has its id or, without either and
- * without a name, with the last call of all. It begins a call if there is no such call, or if it cannot be that one: it
- * has another id, or it names a tool where a call without an id of its own has another name or is complete. Calls come out
- * by index; those with the same one, and after all others those without, in the order in which they began.
+ * A piece goes on with the call under its index (any call, if it has no index) that has its id, or else with the last
+ * one. It begins a call if there is none, or if it names a tool and cannot be that one: it has another id, or where one of
+ * the two has no id, the call has another name or is complete. Calls come out by index; those with the same one, and after
+ * all others those without, in the order in which they began.
  */
 import type * as Schema from "effect/Schema"
 
@@ -34,10 +34,11 @@ const isJson = (text: string): boolean => {
   }
 }
 
-/** Whether a piece can go on with a call. */
+/** Whether a piece can go on with a call. Without a name it must, whatever its id: some endpoints make one up for each. */
 const continues = ({ id, name }: Piece, call: Call): boolean => {
+  if (name === "") return true
   if (id !== "" && call.id !== "") return id === call.id
-  return name === "" || call.name === "" || (name === call.name && !isJson(call.arguments))
+  return call.name === "" || (name === call.name && !isJson(call.arguments))
 }
 
 export class StreamedCalls {
@@ -72,12 +73,8 @@ export class StreamedCalls {
     })
   }
 
-  private find({ id, index, name }: Piece): Call | undefined {
-    if (index !== undefined) {
-      const under = this.begun.filter((call) => call.index === index)
-      return under.find((call) => id !== "" && call.id === id) ?? under.at(-1)
-    }
-    if (id !== "") return this.begun.find((call) => call.id === id)
-    return name === "" ? this.begun.at(-1) : undefined
+  private find({ id, index }: Piece): Call | undefined {
+    const calls = index === undefined ? this.begun : this.begun.filter((call) => call.index === index)
+    return calls.find((call) => id !== "" && call.id === id) ?? calls.at(-1)
   }
 }

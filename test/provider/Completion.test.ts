@@ -22,16 +22,21 @@ interface Piece {
   readonly function: { readonly name?: string; readonly arguments: string }
 }
 
-const piecesOf = (
-  call: { readonly index: number | null; readonly q: string; readonly cuts: ReadonlyArray<number> },
-  id: string,
-  alone: boolean
-): ReadonlyArray<Piece> => {
+const small = Schema.Int.check(Schema.isBetween({ minimum: 0, maximum: 40 }))
+const Call = Schema.Struct({
+  index: Schema.NullOr(Schema.Literals([0, 1, 2, 5, 9])),
+  q: Schema.String,
+  cuts: Schema.Array(small).check(Schema.isMaxLength(3)),
+  // Some endpoints make up an id for every piece.
+  fresh: Schema.Boolean
+})
+
+const piecesOf = (call: typeof Call.Type, id: string, alone: boolean): ReadonlyArray<Piece> => {
   const text = JSON.stringify({ q: call.q })
   const ends = [...call.cuts.map((cut) => cut % text.length), text.length].sort((a, b) => a - b)
   return ends.map((end, n) => ({
     ...(call.index === null ? undefined : { index: call.index }),
-    ...(n === 0 || !alone ? { id } : undefined),
+    ...(n === 0 || !alone ? { id } : call.fresh ? { id: `${id}-${n}` } : undefined),
     function: {
       ...(n === 0 ? { name: `tool_${id}` } : undefined),
       arguments: text.slice(ends[n - 1] ?? 0, end)
@@ -39,18 +44,11 @@ const piecesOf = (
   }))
 }
 
-const small = Schema.Int.check(Schema.isBetween({ minimum: 0, maximum: 40 }))
-const call = Schema.Struct({
-  index: Schema.NullOr(Schema.Literals([0, 1, 2, 5, 9])),
-  q: Schema.String,
-  cuts: Schema.Array(small).check(Schema.isMaxLength(3))
-})
-
 describe("the calls of a streamed reply", () => {
   it.prop(
     "are the same in whatever order the pieces of different calls arrive: by index, then those without one",
     {
-      calls: Arbitrary.schema(Schema.Array(call).check(Schema.isMaxLength(5))),
+      calls: Arbitrary.schema(Schema.Array(Call).check(Schema.isMaxLength(5))),
       picks: Arbitrary.schema(Schema.Array(small).check(Schema.isMaxLength(30)))
     },
     ({ calls, picks }) => {
@@ -104,6 +102,44 @@ describe("the calls of a streamed reply", () => {
       ],
       [["read", { q: 1 }]]
     ],
+    [
+      "in pieces that each have another id, and with an empty name or none",
+      [
+        { index: 0, id: "a", function: { name: "read", arguments: "" } },
+        { index: 0, id: "b", function: { name: "", arguments: '{"q":' } },
+        { index: 0, id: "c", function: { arguments: "1}" } },
+        { index: 0, id: "d", function: { name: null, arguments: null } }
+      ],
+      [["read", { q: 1 }]]
+    ],
+    [
+      "in pieces that each have another id, and no index",
+      [
+        { id: "a", function: { name: "read", arguments: "" } },
+        { id: "b", function: { name: "", arguments: '{"q":' } },
+        { id: "c", function: { arguments: "1}" } },
+        { id: "d", function: { name: "list", arguments: "" } },
+        { id: "e", function: { arguments: "{}" } }
+      ],
+      [
+        ["read", { q: 1 }],
+        ["list", {}]
+      ]
+    ],
+    ...[0, null].map((index): [string, ReadonlyArray<object>, ReadonlyArray<[string, unknown]>] => [
+      `whose id comes first and whose name later, under index ${index}`,
+      [
+        { index, id: "a", function: { arguments: "" } },
+        { index, function: { name: "read", arguments: '{"q":' } },
+        { index, function: { arguments: "1}" } },
+        { index, id: "b", function: { arguments: "" } },
+        { index, function: { name: "list", arguments: "{}" } }
+      ],
+      [
+        ["read", { q: 1 }],
+        ["list", {}]
+      ]
+    ]),
     [
       "with one id under two indexes",
       [
