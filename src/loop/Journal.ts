@@ -5,8 +5,8 @@ import * as Clock from "effect/Clock"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Semaphore from "effect/Semaphore"
-import { apply, begin } from "../run/Apply.ts"
-import { type Draft, snapshot } from "../run/Draft.ts"
+import { apply } from "../run/Apply.ts"
+import { empty, snapshot } from "../run/Draft.ts"
 import { type Body, type Ephemeral, type LiveEvent, type RunEvent, versionOf } from "../run/RunEvent.ts"
 import { approvalsOf, questionOf, unknownOf } from "../run/RunExit.ts"
 import type * as RunState from "../run/RunState.ts"
@@ -29,8 +29,8 @@ export interface Journal {
   readonly runId: string
   /** The driver's right to drive the run. */
   readonly lease: Lease
-  /** The state after everything that was written or staged. */
-  readonly state: () => Draft
+  /** The state after everything that was written or staged: the empty one before the first event. */
+  readonly state: () => RunState.RunState
   /** The time that the run was driven so far, in milliseconds. */
   readonly elapsedMs: () => number
   /** The reading of the monotonic clock, in milliseconds. */
@@ -79,7 +79,7 @@ const summaryOf = (state: RunState.RunState): RunSummary => {
  * What has to survive a power cut: the claim and the result of a call that changes the world, a decision, an ending.
  * `before` is the state in which the event was written.
  */
-const needsPower = (body: Body, before: RunState.RunState | undefined): boolean => {
+const needsPower = (body: Body, before: RunState.RunState): boolean => {
   switch (body.type) {
     case "run_stopped":
     case "approval_resolved":
@@ -88,7 +88,7 @@ const needsPower = (body: Body, before: RunState.RunState | undefined): boolean 
       return true
     case "tool_start":
     case "tool_result":
-      return before?.pending.find((call) => call.callId === body.callId)?.effect === "write"
+      return before.pending.find((call) => call.callId === body.callId)?.effect === "write"
     default:
       return false
   }
@@ -112,14 +112,9 @@ export const make = Effect.fnUntraced(function* (
   const drivenBefore = from?.elapsedMs ?? 0
   const elapsedMs = () =>
     Math.max(drivenBefore, Math.round((drivenBefore + nowMs() - startedMs) * 1_000) / 1_000)
-  let draft = from === undefined ? undefined : snapshot(from)
+  const draft = from === undefined ? empty(runId) : snapshot(from)
   let staged: Array<RunEvent> = []
   let durability: Durability = "process"
-
-  const state = (): Draft => {
-    if (draft === undefined) throw new Error(`run ${runId} has no event yet`)
-    return draft
-  }
 
   // Events of one millisecond share its text, which takes longer to make than the rest of an event.
   let written = { ms: Number.NaN, at: "" }
@@ -132,17 +127,15 @@ export const make = Effect.fnUntraced(function* (
   const stage: Journal["stage"] = (...bodies) => {
     for (const body of bodies) {
       if (needsPower(body, draft)) durability = "power"
-      const seq = draft?.seq ?? 0
       const event: RunEvent = {
         v: versionOf(body),
         runId,
-        seq,
+        seq: draft.seq,
         at: date(),
         elapsedMs: elapsedMs(),
         ...body
       }
-      if (draft === undefined) draft = begin(event)
-      else apply(draft, event)
+      apply(draft, event)
       staged.push(event)
     }
   }
@@ -175,7 +168,7 @@ export const make = Effect.fnUntraced(function* (
       runId,
       expected: first.seq,
       events,
-      summary: summaryOf(state()),
+      summary: summaryOf(draft),
       durability
     }
     staged = []
@@ -212,7 +205,7 @@ export const make = Effect.fnUntraced(function* (
   const journal: Journal = {
     runId,
     lease,
-    state,
+    state: () => draft,
     elapsedMs,
     nowMs,
     date,

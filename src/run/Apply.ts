@@ -3,20 +3,13 @@
  * were copied for every event would cost more with every turn.
  */
 import { anchor, follow } from "./Deadline.ts"
-import { type Draft, empty, without } from "./Draft.ts"
+import { type Draft, without } from "./Draft.ts"
 import { textOf } from "./Message.ts"
 import * as Money from "./Money.ts"
 import * as PendingCalls from "./PendingCalls.ts"
 import * as Repetition from "./Repetition.ts"
 import type { RunEvent } from "./RunEvent.ts"
 import { isAtLimit, totals } from "./RunState.ts"
-
-/** The state of a run whose first event this is. */
-export const begin = (event: RunEvent): Draft => {
-  const draft = empty(event.runId)
-  apply(draft, event)
-  return draft
-}
 
 const charge = (draft: Draft, usage: Money.Usage, costUsd: number): void => {
   draft.usage = Money.addUsage(draft.usage, usage)

@@ -6,7 +6,7 @@ import { assert } from "@effect/vitest"
 import * as Result from "effect/Result"
 import type * as Wire from "../../src/provider/Wire.ts"
 import * as Apply from "../../src/run/Apply.ts"
-import type { Draft } from "../../src/run/Draft.ts"
+import { empty } from "../../src/run/Draft.ts"
 import * as EventCodec from "../../src/run/EventCodec.ts"
 import { callsOf, type Message } from "../../src/run/Message.ts"
 import type * as RunEvent from "../../src/run/RunEvent.ts"
@@ -80,15 +80,14 @@ const checkState = (state: RunState.RunState, ledger: Ledger.Ledger): void => {
 export const checkLaws = (events: ReadonlyArray<RunEvent.RunEvent>): void => {
   const findings = Audit.audit(events, { graceMs: 0 })
   const ledger = Ledger.empty(events[0]?.runId ?? "")
-  let state: Draft | undefined
+  const state = empty(events[0]?.runId ?? "")
   events.forEach((event, index) => {
     try {
       const finding = findings.find(({ seq }) => seq === event.seq)
       assert.isUndefined(finding, `law ${finding?.law}: ${finding?.problem}`)
       checkJson(event)
       Ledger.record(ledger, event)
-      if (state === undefined) state = Apply.begin(event)
-      else Apply.apply(state, event)
+      Apply.apply(state, event)
       checkState(state, ledger)
     } catch (error) {
       const around = events

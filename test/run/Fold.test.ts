@@ -1,7 +1,7 @@
 import { describe, expect, it } from "@effect/vitest"
 import * as Schema from "effect/Schema"
 import * as Apply from "../../src/run/Apply.ts"
-import { snapshot } from "../../src/run/Draft.ts"
+import { empty, snapshot } from "../../src/run/Draft.ts"
 import * as EventCodec from "../../src/run/EventCodec.ts"
 import * as Fold from "../../src/run/Fold.ts"
 import type * as RunEvent from "../../src/run/RunEvent.ts"
@@ -84,8 +84,8 @@ describe("folding", () => {
     "in one go and event by event, as a driver does, come to the same",
     { journal: journals() },
     ({ journal: { events } }) => {
-      const draft = Apply.begin(events[0]!)
-      for (const event of events.slice(1)) Apply.apply(draft, event)
+      const draft = empty(events[0]!.runId)
+      for (const event of events) Apply.apply(draft, event)
       expect(draft).toStrictEqual(Fold.fold(events))
       expect(draft.seq).toBe(events.length)
     },
@@ -98,9 +98,9 @@ describe("JSON", () => {
     "a state goes to JSON and comes back the same, at any point of a run",
     { journal: journals() },
     ({ journal: { events } }) => {
-      const draft = Apply.begin(events[0]!)
+      const draft = empty(events[0]!.runId)
       for (const [index, event] of events.entries()) {
-        if (index > 0) Apply.apply(draft, event)
+        Apply.apply(draft, event)
         if (index % 7 === 0 || index === events.length - 1) expect(throughJson(draft)).toStrictEqual(draft)
       }
     },
@@ -293,8 +293,8 @@ describe("the sums of a state", () => {
     "what a stop says about turns and cost is what the state says after it",
     { journal: journals() },
     ({ journal: { events } }) => {
-      const draft = Apply.begin(events[0]!)
-      for (const event of events.slice(1)) {
+      const draft = empty(events[0]!.runId)
+      for (const event of events) {
         const { costUsd, turns } = RunState.totals(draft)
         Apply.apply(draft, event)
         if (event.type !== "run_stopped") continue

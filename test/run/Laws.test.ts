@@ -4,7 +4,7 @@
  */
 import { describe, expect, it } from "@effect/vitest"
 import * as Apply from "../../src/run/Apply.ts"
-import { snapshot } from "../../src/run/Draft.ts"
+import { empty, snapshot } from "../../src/run/Draft.ts"
 import * as Fold from "../../src/run/Fold.ts"
 import type { Limits } from "../../src/run/Limits.ts"
 import { callsOf } from "../../src/run/Message.ts"
@@ -191,9 +191,8 @@ const eachDecision = (
   look: (step: Step, ledger: Ledger, state: RunState.RunState, decision: Decision) => void
 ): void => {
   const ledger = emptyLedger()
-  record(ledger, events[0]!)
-  const state = Apply.begin(events[0]!)
-  let seen = 1
+  const state = empty(events[0]!.runId)
+  let seen = 0
   for (const decision of decisions) {
     for (; seen < decision.at; seen++) {
       record(ledger, events[seen]!)
@@ -325,8 +324,8 @@ describe("law 3: exactly one result per call before the model is asked again", (
     "also in the middle of a batch: while a call runs, the model is not what comes next",
     { journal: journals() },
     ({ journal: { events, rules } }) => {
-      const state = Apply.begin(events[0]!)
-      for (const event of events.slice(1)) {
+      const state = empty(events[0]!.runId)
+      for (const event of events) {
         Apply.apply(state, event)
         if (state.status !== "running" || state.pending.length === 0) continue
         expect(nextStep(state, rules, state.elapsedMs)._tag).not.toBe("AskModel")
@@ -402,10 +401,10 @@ describe("law 6: the cost of a run", () => {
     "is its turns, its failed attempts, its lost claims and its children, to the nano-dollar, at every event",
     { journal: journals() },
     ({ journal: { events } }) => {
-      const state = Apply.begin(events[0]!)
+      const state = empty(events[0]!.runId)
       const ledger = emptyLedger()
-      for (const [index, event] of events.entries()) {
-        if (index > 0) Apply.apply(state, event)
+      for (const event of events) {
+        Apply.apply(state, event)
         record(ledger, event)
         expect(state.costUsd).toBe(Number(costOf(ledger)) / 1e9)
       }
@@ -554,9 +553,9 @@ describe("nextStep is a pure and total function", () => {
     "of every state that any prefix of a journal leads to, at any time",
     { journal: journals() },
     ({ journal: { events, rules } }) => {
-      const draft = Apply.begin(events[0]!)
-      for (const [index, event] of events.entries()) {
-        if (index > 0) Apply.apply(draft, event)
+      const draft = empty(events[0]!.runId)
+      for (const event of events) {
+        Apply.apply(draft, event)
         for (const elapsedMs of [draft.elapsedMs, 0, 1e12, Number.NaN]) {
           const before = JSON.stringify(draft)
           const step = nextStep(draft, rules, elapsedMs)

@@ -8,8 +8,8 @@
 import * as Arbitrary from "effect/Arbitrary"
 import * as Schema from "effect/Schema"
 import * as Digest from "../../src/loop/Digest.ts"
-import { apply, begin } from "../../src/run/Apply.ts"
-import { type Draft, snapshot } from "../../src/run/Draft.ts"
+import { apply } from "../../src/run/Apply.ts"
+import { empty, snapshot } from "../../src/run/Draft.ts"
 import { hasExpired } from "../../src/run/Expiry.ts"
 import { fold } from "../../src/run/Fold.ts"
 import * as Limits from "../../src/run/Limits.ts"
@@ -351,7 +351,7 @@ export const simulate = (numbers: ReadonlyArray<number>, options: Options = {}):
   const events: Array<RunEvent> = []
   const decisions: Array<Decision> = []
   const childTotals = new Map<string, number>()
-  let draft: Draft | undefined
+  const draft = empty(runId)
   /** What reading calls have brought, by tool and arguments. */
   const brought = new Map<string, string>()
   let elapsedMs = 0
@@ -363,11 +363,10 @@ export const simulate = (numbers: ReadonlyArray<number>, options: Options = {}):
     for (const body of bodies) {
       const event = dated(runId, events.length, elapsedMs, body)
       events.push(event)
-      if (draft === undefined) draft = begin(event)
-      else apply(draft, event)
+      apply(draft, event)
     }
   }
-  const now = (): RunState => snapshot(draft!)
+  const now = (): RunState => snapshot(draft)
   /** The date of the next event, or of one so many later. */
   const date = (later = 0): string => dateOf(events.length + later, elapsedMs)
   const pass = (...ms: readonly [number, ...Array<number>]) => {
