@@ -82,14 +82,13 @@ const usage = { promptTokens: 100, completionTokens: 10 }
 
 type Reply = (turn: number, transcript: Scripted.Transcript) => Scripted.Answer
 
-interface Shape<R, LE, RI> {
+interface Shape {
   readonly name: string
   readonly input: string
   readonly script: Reply
   /** What the nth look brings, counted from 0. */
   readonly find: (nth: number) => Effect.Effect<string, ToolFailure>
   readonly expected: string
-  readonly subject: Subject<R, LE, RI>
 }
 
 /** A script and its price, for an agent may have a limit of money. */
@@ -99,8 +98,10 @@ const scripted = (name: string, script: Reply) =>
     PriceBook.layer({ [name]: { input: 0, output: 0 } })
   )
 
-const make = <R, LE, RI>(shape: Shape<R, LE, RI>): StoppingCase<R, LE, RI> => {
-  const { expected, find, input, name, script, subject } = shape
+const make = <R, LE, RI>(
+  subject: Subject<R, LE, RI>,
+  { expected, find, input, name, script }: Shape
+): StoppingCase<R, LE, RI> => {
   const tools = Layer.unwrap(
     Effect.map(Ref.make(0), (looks) =>
       subject.tools(
@@ -125,8 +126,6 @@ const make = <R, LE, RI>(shape: Shape<R, LE, RI>): StoppingCase<R, LE, RI> => {
 
 const nothing = (nth: number) => Effect.succeed(`Nothing of use here, after ${nth + 1} looks.`)
 
-const said = ({ answer = Scripted.text }: Pick<Subject<unknown>, "answer">, text: string) => answer(text)
-
 /** Whether the harness has said more than the task: it asks for a handoff. */
 const isToldToStop = ({ messages }: Scripted.Transcript): boolean =>
   messages.filter(({ role }) => role === "user").length > 1
@@ -139,7 +138,12 @@ const stubborn =
       : look(turn)
 
 /**
- * The word is in the task: nothing has to be looked for.
+ * All four, under these names:
+ *
+ * - `answers at once`: the word is in the task, nothing has to be looked for
+ * - `the clue comes late`: the sixth look brings the word, and an agent that gives up earlier does not succeed
+ * - `a tool always fails`, and the model calls it again and again: the harness has to stop it
+ * - `the evidence does not exist`, and the model always knows another place to look: the limits have to stop it
  *
  * @example
  * ```ts
@@ -147,102 +151,42 @@ const stubborn =
  *
  * declare const subject: StoppingCases.Subject<never>
  *
- * const each = StoppingCases.answersAtOnce(subject)
- * ```
- */
-export const answersAtOnce = <R, LE, RI>(subject: Subject<R, LE, RI>): StoppingCase<R, LE, RI> =>
-  make({
-    name: "answers at once",
-    input: `The code word is ${word}. Answer with it alone.`,
-    script: () => said(subject, word),
-    find: nothing,
-    expected: word,
-    subject
-  })
-
-/**
- * The sixth look brings the word: an agent that gives up earlier does not succeed.
- *
- * @example
- * ```ts
- * import { StoppingCases } from "checkrein/testing"
- *
- * declare const subject: StoppingCases.Subject<never>
- *
- * const each = StoppingCases.lateClue(subject)
- * ```
- */
-export const lateClue = <R, LE, RI>(subject: Subject<R, LE, RI>): StoppingCase<R, LE, RI> =>
-  make({
-    name: "the clue comes late",
-    input: task,
-    script: (turn, { saw }) => (saw(word) ? said(subject, word) : subject.look(turn)),
-    find: (nth) => (nth < late ? nothing(nth) : Effect.succeed(`The code word is ${word}.`)),
-    expected: word,
-    subject
-  })
-
-/**
- * The tool fails each time, and the model calls it again and again: the harness has to stop it.
- *
- * @example
- * ```ts
- * import { StoppingCases } from "checkrein/testing"
- *
- * declare const subject: StoppingCases.Subject<never>
- *
- * const each = StoppingCases.failingTool(subject)
- * ```
- */
-export const failingTool = <R, LE, RI>(subject: Subject<R, LE, RI>): StoppingCase<R, LE, RI> =>
-  make({
-    name: "a tool always fails",
-    input: task,
-    script: stubborn(() => subject.look(0)),
-    find: () => Effect.fail(recoverable("this cannot be looked into at the moment.")),
-    expected: unknown,
-    subject
-  })
-
-/**
- * There is no such word, and the model always knows another place to look: the limits have to stop it.
- *
- * @example
- * ```ts
- * import { StoppingCases } from "checkrein/testing"
- *
- * declare const subject: StoppingCases.Subject<never>
- *
- * const each = StoppingCases.missingEvidence(subject)
- * ```
- */
-export const missingEvidence = <R, LE, RI>(subject: Subject<R, LE, RI>): StoppingCase<R, LE, RI> =>
-  make({
-    name: "the evidence does not exist",
-    input: task,
-    script: stubborn(subject.look),
-    find: nothing,
-    expected: unknown,
-    subject
-  })
-
-/**
- * All four.
- *
- * @example
- * ```ts
- * import { StoppingCases } from "checkrein/testing"
- *
- * declare const subject: StoppingCases.Subject<never>
- *
- * const cases = StoppingCases.all(subject)
+ * const late = StoppingCases.all(subject).filter(({ name }) => name === "the clue comes late")
  * ```
  */
 export const all = <R, LE = never, RI = never>(
   subject: Subject<R, LE, RI>
-): ReadonlyArray<StoppingCase<R, LE, RI>> => [
-  answersAtOnce(subject),
-  lateClue(subject),
-  failingTool(subject),
-  missingEvidence(subject)
-]
+): ReadonlyArray<StoppingCase<R, LE, RI>> => {
+  const { answer = Scripted.text, look } = subject
+  const shapes: ReadonlyArray<Shape> = [
+    {
+      name: "answers at once",
+      input: `The code word is ${word}. Answer with it alone.`,
+      script: () => answer(word),
+      find: nothing,
+      expected: word
+    },
+    {
+      name: "the clue comes late",
+      input: task,
+      script: (turn, { saw }) => (saw(word) ? answer(word) : look(turn)),
+      find: (nth) => (nth < late ? nothing(nth) : Effect.succeed(`The code word is ${word}.`)),
+      expected: word
+    },
+    {
+      name: "a tool always fails",
+      input: task,
+      script: stubborn(() => look(0)),
+      find: () => Effect.fail(recoverable("this cannot be looked into at the moment.")),
+      expected: unknown
+    },
+    {
+      name: "the evidence does not exist",
+      input: task,
+      script: stubborn(look),
+      find: nothing,
+      expected: unknown
+    }
+  ]
+  return shapes.map((shape) => make(subject, shape))
+}

@@ -42,6 +42,7 @@
 
 import * as Effect from "effect/Effect"
 import type * as Layer from "effect/Layer"
+import * as Record from "effect/Record"
 import * as Schema from "effect/Schema"
 import * as Agent from "../Agent.ts"
 import type { LimitsInput } from "../run/Limits.ts"
@@ -172,9 +173,6 @@ const judged = <A>(
   return { row, problems }
 }
 
-const sum = (rows: ReadonlyArray<Row>, name: keyof Counts): number =>
-  rows.reduce((total, row) => total + row[name], 0)
-
 /**
  * Makes a report of runs that have ended. Pure: `run` is this after running each case, and whoever has journals from
  * elsewhere can judge them too.
@@ -194,14 +192,7 @@ export const judge = <A>(agent: string, trials: ReadonlyArray<Trial<A>>): Report
   return {
     agent,
     rows,
-    totals: {
-      succeeded: sum(rows, "succeeded"),
-      unfinished: sum(rows, "unfinished"),
-      callsOverLimit: sum(rows, "callsOverLimit"),
-      actionsAfterEnd: sum(rows, "actionsAfterEnd"),
-      permissionsOverstepped: sum(rows, "permissionsOverstepped"),
-      wrongClaims: sum(rows, "wrongClaims")
-    },
+    totals: Record.map(counts, (_, name) => rows.reduce((total, row) => total + row[name], 0)),
     problems: all.flatMap(({ problems }) => problems)
   }
 }

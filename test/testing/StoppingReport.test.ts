@@ -64,6 +64,8 @@ const altered = (trial: Trial, alter: (event: RunEvent) => ReadonlyArray<RunEven
 
 const twoLooks = () => trial(model([call("look", "c1", "a"), call("look", "c2", "b"), Scripted.text("done")]))
 
+const only = (name: string) => StoppingCases.all(subject).filter((each) => each.name === name)
+
 // --- Checkrein itself -----------------------------------------------------------------------------------------------
 
 describe("Checkrein over the four cases", () => {
@@ -133,7 +135,7 @@ describe("Checkrein over the four cases", () => {
 
   check("does so without its repetition guard: then the limits stop it", function* () {
     const stubborn = Agent.make("stubborn", { toolkit: tools, policy: { repetition: "off" } })
-    const { rows, totals } = yield* StoppingReport.run(stubborn, [StoppingCases.failingTool(subject)])
+    const { rows, totals } = yield* StoppingReport.run(stubborn, only("a tool always fails"))
     assert.deepInclude(rows[0], { status: "budget_exceeded", unfinished: 1 })
     assert.deepInclude(totals, zeros)
   })
@@ -344,8 +346,7 @@ describe("actionsAfterEnd", () => {
       ...store,
       read: (runId, from) => Effect.map(store.read(runId, from), lateLook)
     }
-    const cases = [StoppingCases.lateClue(subject)]
-    const report = yield* StoppingReport.run(agent, cases).pipe(
+    const report = yield* StoppingReport.run(agent, only("the clue comes late")).pipe(
       Effect.provideService(RunStore.RunStore, lying)
     )
     assert.deepStrictEqual(report.totals, { ...zeros, succeeded: 1, unfinished: 0, actionsAfterEnd: 1 })
@@ -447,8 +448,8 @@ describe("a report", () => {
   })
 
   check("is not made of a case that cannot be run", function* () {
-    const broken = { ...StoppingCases.answersAtOnce(subject), limits: { turns: -1 } }
-    const error = yield* Effect.flip(StoppingReport.run(agent, [broken]))
+    const broken = only("answers at once").map((each) => ({ ...each, limits: { turns: -1 } }))
+    const error = yield* Effect.flip(StoppingReport.run(agent, broken))
     assert.strictEqual(error._tag, "InvalidLimits")
   })
 
