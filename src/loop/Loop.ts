@@ -298,8 +298,12 @@ export const drive = Effect.fnUntraced(function* (job: Job, journal: Journal) {
   yield* Effect.raceFirst(interpret(job, journal, desk), Inbox.cancelled(journal)).pipe(
     Effect.raceFirst(journal.lease.lost),
     Effect.catchCause((cause) => {
+      if (hasStopped()) {
+        // What its caller hears is the run's own end, or why that could not be stored.
+        const told = Effect.logWarning(`run ${journal.runId} had stopped when this came`, cause)
+        return Effect.andThen(Cause.hasDies(cause) ? told : Effect.void, journal.commit())
+      }
       if (!Cause.hasDies(cause) || Cause.hasInterrupts(cause)) return Effect.failCause(cause)
-      if (hasStopped()) return Effect.logError(`run ${journal.runId} had stopped when a defect came`, cause)
       cutOff(job, journal, desk)
       const error = Cause.squash(cause)
       const detail = error instanceof Error ? `${error.name}: ${error.message}` : String(error)

@@ -8,6 +8,7 @@ import * as Toolkit from "effect/ai/Toolkit"
 import * as Context from "effect/Context"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Schema from "effect/Schema"
@@ -84,6 +85,7 @@ describe("a run ends once", () => {
         yield* Effect.yieldNow
         yield* Deferred.succeed(gate, undefined)
         yield* Fiber.join(stop)
+        expect(Exit.hasInterrupts(yield* Fiber.await(fiber))).toBe(true)
         expect(endings(yield* journal("r"))).toEqual(["completed: answered"])
         expect((yield* Agent.resume(worker, "r")).output).toBe("done")
       }).pipe(
@@ -91,6 +93,123 @@ describe("a run ends once", () => {
         Effect.provide([handlers(() => Effect.succeed("")), model(Scripted.text("done")), prices])
       )
     })
+  )
+
+  /** What may reach a driver while it stores the last event of its run: everything but an interruption of its fiber. */
+  const late = (news: Deferred.Deferred<void>) => {
+    const gone = new RunStore.RunStoreError({ runId: "r", kind: "unavailable", problem: "gone" })
+    const arrived = Deferred.await(news)
+    const of = (over: (inner: RunStore.RunStore["Service"]) => Partial<RunStore.RunStore["Service"]>) => over
+    const inbox = (what: Effect.Effect<never, RunStore.RunStoreError>) =>
+      of(() => ({ watchInbox: () => Stream.fromEffect(Effect.andThen(arrived, what)) }))
+    const lost = (error: RunStore.RunBusy | RunStore.RunStoreError) =>
+      of((inner) => ({
+        lease: (runId) =>
+          Effect.map(inner.lease(runId), (lease) => ({
+            ...lease,
+            lost: Effect.andThen(arrived, Effect.fail(error))
+          }))
+      }))
+    return {
+      "a Stop from another process": of(() => ({})),
+      "an inbox that fails": inbox(Effect.fail(gone)),
+      "an inbox that breaks down": inbox(Effect.die(new Error("broken"))),
+      "the loss of the right to drive": lost(new RunStore.RunBusy({ runId: "r" })),
+      "a right that could not be renewed": lost(gone)
+    }
+  }
+  const lateNews = Object.keys(late(Deferred.makeUnsafe<void>())) as Array<keyof ReturnType<typeof late>>
+
+  /** Runs an agent; `what` arrives while the last event of run `runId` is being stored, and then it is stored, or not. */
+  const withNews = Effect.fnUntraced(function* <A, E, R>(
+    what: keyof ReturnType<typeof late>,
+    runId: string,
+    run: Effect.Effect<A, E, R>,
+    isStored = true
+  ) {
+    const reached = yield* Deferred.make<void>()
+    const news = yield* Deferred.make<void>()
+    const gate = yield* Deferred.make<void>()
+    const store = yield* RunStore.RunStore
+    const mine: RunStore.RunStore["Service"] = {
+      ...store,
+      ...late(news)[what](store),
+      append: (append) =>
+        append.runId === runId && append.events.at(-1)?.type === "run_stopped"
+          ? Deferred.succeed(reached, undefined).pipe(
+              Effect.andThen(Deferred.await(gate)),
+              Effect.andThen(
+                isStored
+                  ? store.append(append)
+                  : new RunStore.RunStoreError({ runId, kind: "full", problem: "no room" })
+              )
+            )
+          : store.append(append)
+    }
+    const fiber = yield* Effect.forkChild(Effect.provideService(run, RunStore.RunStore, mine))
+    yield* Deferred.await(reached)
+    if (what === "a Stop from another process") yield* Agent.cancel(runId, "STOP")
+    else yield* Deferred.succeed(news, undefined)
+    yield* TestClock.adjust("2 seconds")
+    yield* Deferred.succeed(gate, undefined)
+    return yield* Fiber.await(fiber)
+  })
+
+  for (const what of lateNews) {
+    it.effect(`${what} comes too late: its caller is told how the run has ended`, () =>
+      Effect.gen(function* () {
+        const run = Agent.run(worker, "go", { runId: "r" })
+        const done = yield* withNews(what, "r", Effect.provide(run, model(Scripted.text("done"))))
+        expect(endings(yield* journal("r"))).toEqual(["completed: answered"])
+        expect(Exit.isSuccess(done) ? done.value.output : done).toBe("done")
+      }).pipe(Effect.provide([handlers(() => Effect.succeed("")), prices, store]))
+    )
+
+    it.effect(`${what} comes too late for a run that stops short of an answer, too`, () =>
+      Effect.gen(function* () {
+        const run = Agent.run(worker, "go", { runId: "r", limits: { turns: 1 } })
+        const done = yield* withNews(
+          what,
+          "r",
+          Effect.flip(Effect.provide(run, model(Scripted.call("work"))))
+        )
+        expect(endings(yield* journal("r"))).toEqual(["max_turns_exceeded: max_turns"])
+        expect(Exit.isSuccess(done) ? done.value._tag : done).toBe("MaxTurnsExceeded")
+      }).pipe(Effect.provide([handlers(() => Effect.succeed("")), prices, store]))
+    )
+
+    it.effect(`${what} does not make an ending of one that could not be stored`, () =>
+      Effect.gen(function* () {
+        const run = Agent.run(worker, "go", { runId: "r" })
+        const failed = yield* withNews(
+          what,
+          "r",
+          Effect.flip(Effect.provide(run, model(Scripted.text("done")))),
+          false
+        )
+        expect(endings(yield* journal("r"))).toEqual([])
+        expect(Exit.isSuccess(failed) ? failed.value : failed).toMatchObject({
+          _tag: "RunStoreError",
+          problem: "no room"
+        })
+      }).pipe(Effect.provide([handlers(() => Effect.succeed("")), prices, store]))
+    )
+  }
+
+  it.effect("a Stop of a sub-agent that comes too late does not keep its answer from the run above it", () =>
+    Effect.gen(function* () {
+      const helper = Agent.make("helper", { limits }).pipe(Agent.provide(model(Scripted.text("found"))))
+      const help = Agent.asTool(helper, { name: "help", description: "helps" })
+      const top = Agent.make("top", { toolkit: Toolkit.make(help.tool), limits }).pipe(
+        Agent.provide(help.layer)
+      )
+      const script = model(Scripted.call("help", { task: "x" }, { id: "k" }), Scripted.text("done"))
+      const run = Effect.provide(Agent.run(top, "go", { runId: "r" }), script)
+      const done = yield* withNews("a Stop from another process", "r/k", run)
+      expect(Exit.isSuccess(done) ? done.value.output : done).toBe("done")
+      const results = (yield* journal("r")).flatMap((event) => (event.type === "tool_result" ? [event] : []))
+      expect(results).toMatchObject([{ ok: true, content: "found" }])
+    }).pipe(Effect.provide([prices, store]))
   )
 
   it.effect("a Stop while a resume is being stored leaves the run stopped, with the reason", () =>
