@@ -111,10 +111,10 @@ export const make: Effect.Effect<RunStore["Service"]> = Effect.sync(() => {
       }),
     delete: (runId) =>
       Effect.gen(function* () {
-        const family = [yield* find(runId)]
+        const family = new Set([yield* find(runId)])
         for (const { summary } of family) {
           if (leases.isHeld(summary.runId)) return yield* new RunBusy({ runId: summary.runId })
-          for (const run of oldestFirst) if (run.summary.parent?.runId === summary.runId) family.push(run)
+          for (const run of oldestFirst) if (run.summary.parent?.runId === summary.runId) family.add(run)
         }
         for (const { summary } of family) {
           runs.delete(summary.runId)

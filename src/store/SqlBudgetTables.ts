@@ -12,7 +12,7 @@ import * as Money from "../run/Money.ts"
 import { type Amounts, BudgetPoolError } from "./BudgetPool.ts"
 import { nothing } from "./BudgetRules.ts"
 import { nowText } from "./SqlLeases.ts"
-import { type Execute, textOf } from "./SqlTransaction.ts"
+import { type Execute, forUpdate, textOf } from "./SqlTransaction.ts"
 
 /** A pool as it is stored. */
 export interface Stored {
@@ -47,17 +47,12 @@ const storedOf = (pool: string, row: Row | undefined): Result.Result<Stored, Bud
 
 const statementsOf = (sql: SqlClient.SqlClient) => {
   const now = sql.literal(nowText(sql))
-  const forUpdate = sql.onDialectOrElse({
-    pg: () => sql.literal("FOR UPDATE"),
-    // A transaction that writes has the whole database for itself.
-    orElse: () => sql.literal("")
-  })
   return {
     open: textOf(sql`INSERT INTO checkrein_pools (name, limits, turns, usd_nanos, tokens, tool_calls)
       VALUES (${""}, ${""}, 0, 0, 0, 0) ON CONFLICT (name) DO UPDATE SET limits = excluded.limits`),
     clean: textOf(sql`DELETE FROM checkrein_pool_holds WHERE pool = ${""} AND expires_at <= ${now}`),
     lock: textOf(sql`SELECT limits, turns, usd_nanos, tokens, tool_calls FROM checkrein_pools
-      WHERE name = ${""} ${forUpdate}`),
+      WHERE name = ${""} ${forUpdate(sql)}`),
     spend: textOf(sql`UPDATE checkrein_pools SET turns = turns + ${0}, usd_nanos = usd_nanos + ${0},
       tokens = tokens + ${0}, tool_calls = tool_calls + ${0} WHERE name = ${""}`),
     count: textOf(sql`INSERT INTO checkrein_pool_claims (pool, kind, attempt) VALUES (${""}, ${""}, ${""})

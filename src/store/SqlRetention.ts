@@ -5,7 +5,7 @@ import type { SqlError } from "effect/sql/SqlError"
 import { RunBusy, RunNotFound, type RunStoreError } from "./RunStore.ts"
 import { firstKey } from "./SqlEvents.ts"
 import { nowText } from "./SqlLeases.ts"
-import { type Execute, type Transact, textOf } from "./SqlTransaction.ts"
+import { type Execute, forUpdate, type Transact, textOf } from "./SqlTransaction.ts"
 
 /** Deletes a run and those that it has started, and yields their ids. */
 export const make = (
@@ -13,12 +13,12 @@ export const make = (
   transact: Transact
 ): ((runId: string) => Effect.Effect<ReadonlyArray<string>, RunNotFound | RunBusy | RunStoreError>) => {
   const now = sql.literal(nowText(sql))
-  const familyText = textOf(sql`WITH RECURSIVE family (run_id, run_no) AS (
-      SELECT run_id, run_no FROM checkrein_runs WHERE run_id = ${""}
-      UNION SELECT r.run_id, r.run_no FROM checkrein_runs r JOIN family f ON r.parent = f.run_id
-    )
-    SELECT f.run_id, f.run_no, CASE WHEN l.until_ms > ${now} THEN 1 ELSE 0 END AS busy
-    FROM family f LEFT JOIN checkrein_leases l ON l.run_id = f.run_id`)
+  const locked = forUpdate(sql)
+  const runText = textOf(sql`SELECT run_id, run_no FROM checkrein_runs WHERE run_id = ${""} ${locked}`)
+  const startedText = textOf(sql`SELECT run_id, run_no FROM checkrein_runs WHERE parent = ${""} ${locked}`)
+  const drivenText = textOf(
+    sql`SELECT run_id FROM checkrein_leases WHERE run_id = ${""} AND until_ms > ${now}`
+  )
   const byNumber = [
     sql.onDialectOrElse({
       pg: () => textOf(sql`DELETE FROM checkrein_events WHERE run_no = ${0}`),
@@ -33,20 +33,29 @@ export const make = (
     textOf(sql`DELETE FROM checkrein_leases WHERE run_id = ${""} AND until_ms <= ${now}`)
   ]
 
+  // On Postgres others write meanwhile. Once a run's row is locked nothing is added to the run: an append and a command
+  // wait, and then find no run. So only what is read after that is true until the end.
   const remove = Effect.fnUntraced(function* (
     execute: Execute,
     runId: string
   ): Effect.fn.Return<ReadonlyArray<string> | RunBusy | RunNotFound, SqlError> {
-    const family = yield* execute(familyText, [runId])
-    if (family.length === 0) return new RunNotFound({ runId })
-    const driven = family.find(({ busy }) => busy === 1)
-    if (driven !== undefined) return new RunBusy({ runId: String(driven.run_id) })
-    // Whoever takes a lease from here on finds no run: its first append is refused.
-    for (const { run_id, run_no } of family) {
-      for (const text of byId) yield* execute(text, [run_id])
-      for (const text of byNumber) yield* execute(text, [run_no])
+    const family = new Map<unknown, string>()
+    const lock = (text: string, id: string) =>
+      Effect.map(execute(text, [id]), (rows) => {
+        for (const { run_id, run_no } of rows) family.set(run_no, String(run_id))
+      })
+    yield* lock(runText, runId)
+    if (family.size === 0) return new RunNotFound({ runId })
+    for (const id of family.values()) {
+      // Whoever takes the lease from here on is refused its first append.
+      if ((yield* execute(drivenText, [id])).length > 0) return new RunBusy({ runId: id })
+      yield* lock(startedText, id)
     }
-    return family.map(({ run_id }) => String(run_id))
+    for (const [number, id] of family) {
+      for (const text of byId) yield* execute(text, [id])
+      for (const text of byNumber) yield* execute(text, [number])
+    }
+    return [...family.values()]
   })
 
   return (runId) =>

@@ -133,10 +133,15 @@ export const make: Effect.Effect<RunStore["Service"], RunStoreError, SqlClient.S
         pg: () => Effect.asVoid(execute(SqlNews.tellText, [SqlNews.channel, news.payload(topic)])),
         orElse: () => Effect.void
       })
+    // Waits for whoever deletes the run, and keeps it from being deleted; it is in the way of no append.
+    const lasting = sql.onDialectOrElse({
+      pg: () => sql.literal("FOR KEY SHARE"),
+      orElse: () => sql.literal("")
+    })
     const sendText = SqlTransaction.textOf(
       sql`INSERT INTO checkrein_commands (run_id, id, body)
       SELECT run_id, (SELECT COALESCE(MAX(id), 0) + 1 FROM checkrein_commands WHERE run_id = ${""}), ${""}
-      FROM checkrein_runs WHERE run_id = ${""} RETURNING id`
+      FROM checkrein_runs WHERE run_id = ${""} ${lasting} RETURNING id`
     )
     const remove = SqlRetention.make(sql, transact)
     const readFor =

@@ -54,6 +54,14 @@ export const answerLimit = "5 seconds"
 /** The text of a statement in the client's dialect; it is run with other parameters each time. */
 export const textOf = (statement: Statement.Statement<unknown>): string => statement.compile(true)[0]
 
+/** What a `SELECT` ends with that keeps others from its rows until the transaction ends. */
+export const forUpdate = (sql: SqlClient.SqlClient): Statement.Fragment =>
+  sql.onDialectOrElse({
+    pg: () => sql.literal("FOR UPDATE"),
+    // A transaction that writes has the whole database for itself.
+    orElse: () => sql.literal("")
+  })
+
 /** Whether the caller has a transaction of its own open. */
 export const isInside = (sql: SqlClient.SqlClient, context: Context.Context<never>): boolean =>
   Option.isSome(Context.getOption(context, sql.transactionService))

@@ -4,6 +4,7 @@ import * as TestClock from "effect/testing/TestClock"
 import * as MemoryRunStore from "../../src/store/MemoryRunStore.ts"
 import { deleteOlderThan, RunStore } from "../../src/store/RunStore.ts"
 import { append } from "../../src/testing/conformance/Samples.ts"
+import { describeStores } from "./stores.ts"
 
 const dates = (startedAt: string, updatedAt: string) => ({
   startedAt: `2026-01-${startedAt}T00:00:00.000Z`,
@@ -55,5 +56,22 @@ describe("deleteOlderThan", () => {
       expect(yield* deleteOlderThan("10 days")).toHaveLength(1000)
       expect(yield* store.list()).toEqual([])
     }).pipe(Effect.provide(MemoryRunStore.layer))
+  )
+})
+
+describeStores((layer) => {
+  it.effect("runs that each name the other as the one that has started it are deleted, and that ends", () =>
+    Effect.gen(function* () {
+      const store = yield* RunStore
+      for (const [runId, parent] of [
+        ["a", "b"],
+        ["b", "a"],
+        ["c", "c"]
+      ] as const)
+        yield* store.append(append(runId, 0, 1, { parent: { runId: parent, callId: "c" } }))
+      yield* store.delete("a")
+      yield* store.delete("c")
+      expect(yield* store.list()).toEqual([])
+    }).pipe(Effect.provide(layer))
   )
 })
