@@ -145,8 +145,7 @@ export const check = <RO, LE, RI, SE = never>(
       }
       return yield* subject.observe(run)
     }).pipe(Effect.provide(store, { local: true }))
-  const relapse = options.relapse === undefined ? {} : { relapse: options.relapse }
-  return Report.make(observe, { ways, only, concurrency: 1, ...relapse })
+  return Report.make(observe, { ways, only, concurrency: 1, relapse: options.relapse })
 }
 
 /**

@@ -20,19 +20,30 @@ export const idsIn = (events: Journal): ReadonlySet<string> => {
   return ids
 }
 
+/** Reads these runs and all those below them, each once: `read` gives the journal of one, which is empty if there is none. */
+export const walk = <E, R>(
+  ids: Iterable<string>,
+  read: (id: string) => Effect.Effect<Journal, E, R>
+): Effect.Effect<void, E, R> =>
+  Effect.gen(function* () {
+    // What is added while it is gone through is gone through as well.
+    const all = new Set(ids)
+    for (const id of all) for (const below of idsIn(yield* read(id))) all.add(below)
+  })
+
 /** The journals of the runs that a run has started, and of those that they have started. */
 export const read = (events: Journal): Effect.Effect<ReadonlyArray<Journal>, RunStoreError, RunStore> =>
   Effect.gen(function* () {
     const store = yield* RunStore
     const found: Array<Journal> = []
-    // What is added while it is gone through is gone through as well.
-    const ids = new Set(idsIn(events))
-    for (const id of ids) {
+    yield* walk(idsIn(events), (id) =>
       // A call may have been refused, or stopped before the run in it had begun.
-      const child = yield* Effect.catchTag(store.read(id), "RunNotFound", () => Effect.succeed([]))
-      if (child.length === 0) continue
-      found.push(child)
-      for (const below of idsIn(child)) ids.add(below)
-    }
+      Effect.catchTag(store.read(id), "RunNotFound", () => Effect.succeed([])).pipe(
+        Effect.map((child) => {
+          if (child.length > 0) found.push(child)
+          return child
+        })
+      )
+    )
     return found
   })

@@ -4,7 +4,7 @@
 
 import * as Effect from "effect/Effect"
 import * as Money from "../../run/Money.ts"
-import type { Estimate, Reason, RunEvent } from "../../run/RunEvent.ts"
+import type { Reason, RunEvent } from "../../run/RunEvent.ts"
 import { childId } from "../../run/RunState.ts"
 import { load, RunStore, type Stored } from "../../store/RunStore.ts"
 import * as Descendants from "../Descendants.ts"
@@ -39,74 +39,56 @@ export const read = Effect.fnUntraced(function* (
 ) {
   const runs = new Map<string, Stored>()
   const unreadable = new Map<string, string>()
-  // What is added while it is gone through is gone through as well.
-  const ids = new Set([runId])
-  for (const id of ids) {
-    yield* Effect.match(Effect.provideService(load(id), RunStore, store), {
+  yield* Descendants.walk([runId], (id) =>
+    Effect.match(Effect.provideService(load(id), RunStore, store), {
       // A call may have ended before its child run began.
       onFailure: (error) => {
         if (id === runId || error._tag !== "RunNotFound") unreadable.set(id, error.message)
+        return []
       },
       onSuccess: (stored) => {
         runs.set(id, stored)
-        for (const below of Descendants.idsIn(stored.events)) ids.add(below)
+        return stored.events
       }
     })
-  }
+  )
   const observation: Observation = { runId, ...ended, runs, unreadable, entries: ledger.read() }
   return observation
 })
 
-/** What a run has spent: on answers that it got, and on model calls that never came back, each at its estimate. */
+/** What a run has spent on answers that it got, and how many of its model calls never came back. */
 export interface Spent {
   readonly turns: number
   readonly usd: number
   readonly lostTurns: number
-  readonly lostUsd: number
-  /** By its calls that are runs of their own. */
-  readonly childrenUsd: number
 }
 
 /** Adds up what a journal says. */
 export const spentIn = (events: ReadonlyArray<RunEvent>): Spent => {
-  let claim: Estimate | undefined
-  let [turns, usd, lostTurns, lostUsd] = [0, 0, 0, 0]
-  const children = new Map<string, number>()
-  const lose = () => {
-    if (claim === undefined) return
-    lostTurns++
-    lostUsd = Money.add(lostUsd, claim.costUsd)
-    claim = undefined
-  }
+  let claimed = false
+  let [turns, usd, lostTurns] = [0, 0, 0]
   for (const event of events) {
     switch (event.type) {
       case "turn_started":
-        lose()
-        claim = event.estimate
+        if (claimed) lostTurns++
+        claimed = true
         break
       case "turn":
-        turns++
-        usd = Money.add(usd, event.costUsd)
-        claim = undefined
-        break
       case "turn_failed":
+        if (event.type === "turn") turns++
         usd = Money.add(usd, event.costUsd)
-        claim = undefined
+        claimed = false
         break
       case "run_resumed":
       case "run_stopped":
       case "handoff":
-        lose()
-        break
-      case "tool_result":
-      case "child_suspended":
-        if (event.childCostUsd !== undefined) children.set(event.callId, event.childCostUsd)
+        if (claimed) lostTurns++
+        claimed = false
         break
       default:
     }
   }
-  const childrenUsd = [...children.values()].reduce(Money.add, 0)
-  return { turns, usd, lostTurns, lostUsd, childrenUsd }
+  return { turns, usd, lostTurns }
 }
 
 /** What the ledger says of one call. */

@@ -47,8 +47,9 @@ const accountOf = ({ observation }: Observed): Account => {
   return { ending, stops, messages, turns, costUsd, lostTurns, calls: Observation.callsIn(entries) }
 }
 
-/** Which seams are visited, in which ways, and how many at a time. */
-export interface Plan extends Pick<Seam.Fault, "relapse"> {
+/** Which seams are visited, in which ways, with which relapse, and how many at a time. */
+export interface Plan {
+  readonly relapse?: number | undefined
   readonly ways: ReadonlyArray<Seam.Way>
   readonly only: (seam: Seam.Seam) => boolean
   readonly concurrency: number
