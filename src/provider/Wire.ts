@@ -82,7 +82,7 @@ export type ToolDefinition = typeof ToolDefinition.Type
  * The key under which response parts (`metadata`) and prompt parts (`options`) carry what this format must send back
  * unchanged: `{ replay: { field: value } }` is merged into the assistant message or the tool call it came with.
  */
-export const metadataKey = "chatCompletions"
+const metadataKey = "chatCompletions"
 
 /** Metadata that makes the encoder send `fields` back with the part it sits on. */
 export const replay = (fields: { readonly [field: string]: Schema.Json }) => ({

@@ -99,7 +99,7 @@ const wastedIn = ({ runs }: Observation.Observation): number => {
 }
 
 /** How one run differs from the undisturbed one, at which message. */
-export interface Difference {
+interface Difference {
   readonly runId: string
   readonly at: number
   readonly is: Message | undefined

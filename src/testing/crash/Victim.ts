@@ -12,7 +12,7 @@ import * as Module from "./Module.ts"
 import { name, Seam } from "./Seam.ts"
 
 /** What the process is told. */
-export const Orders = Schema.Struct({
+const Orders = Schema.Struct({
   module: Schema.String,
   store: Schema.String,
   ledger: Schema.String,
@@ -21,7 +21,7 @@ export const Orders = Schema.Struct({
   seam: Seam,
   telling: Schema.Array(Schema.String)
 })
-export type Orders = typeof Orders.Type
+type Orders = typeof Orders.Type
 
 const variable = "CHECKREIN_CRASH_KIT"
 
