@@ -8,6 +8,7 @@ import type * as Response from "effect/ai/Response"
 import * as Cause from "effect/Cause"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
 import * as Result from "effect/Result"
 import * as Stream from "effect/Stream"
 import { firstOf, keeps, outOf } from "../run/Exhaustion.ts"
@@ -62,34 +63,34 @@ interface Options {
   readonly toolChoice: LanguageModel.ToolChoice<string>
 }
 
-/** An error that a provider reports as a part of its stream does not fail the stream: it is made to. */
-const reportedError = (error: unknown): AiError.AiError =>
-  AiError.isAiError(error)
-    ? error
-    : AiError.make({
-        module: "checkrein",
-        method: "ModelCall",
-        reason: new AiError.InternalProviderError({
-          description: `the provider reported an error in its stream: ${typeof error === "string" ? error : JSON.stringify(error)}`
-        })
-      })
-
-const streamed = (options: Options, onText: (delta: string) => void) =>
-  Effect.suspend(() => {
-    const parts: Array<Response.AnyPart> = []
-    return LanguageModel.streamText(options).pipe(
-      Stream.runForEach((part) => {
-        if (part.type === "error") return Effect.fail(reportedError(part.error))
-        parts.push(part)
-        if (part.type === "text-delta") onText(part.delta)
-        return Effect.void
-      }),
-      Effect.match({
-        onFailure: (error): ReplyTurn.Attempt => ({ parts, error }),
-        onSuccess: (): ReplyTurn.Attempt => ({ parts, error: undefined })
-      })
-    )
+const internalError = (description: string): AiError.AiError =>
+  AiError.make({
+    module: "checkrein",
+    method: "ModelCall",
+    reason: new AiError.InternalProviderError({ description })
   })
+
+/** An error that a provider reports as a part of its stream does not fail the stream: it is made to. */
+const reportedError = (error: unknown): AiError.AiError => {
+  if (AiError.isAiError(error)) return error
+  const words = typeof error === "string" ? error : JSON.stringify(error)
+  return internalError(`the provider reported an error in its stream: ${words}`)
+}
+
+/** `parts` is where what arrives is put, so that it is known however the request ends. */
+const streamed = (options: Options, parts: Array<Response.AnyPart>, onText: (delta: string) => void) =>
+  LanguageModel.streamText(options).pipe(
+    Stream.runForEach((part) => {
+      if (part.type === "error") return Effect.fail(reportedError(part.error))
+      parts.push(part)
+      if (part.type === "text-delta") onText(part.delta)
+      return Effect.void
+    }),
+    Effect.match({
+      onFailure: (error): ReplyTurn.Attempt => ({ parts, error }),
+      onSuccess: (): ReplyTurn.Attempt => ({ parts, error: undefined })
+    })
+  )
 
 const whole = (options: Options) =>
   LanguageModel.generateText(options).pipe(
@@ -101,6 +102,18 @@ const whole = (options: Options) =>
       })
     })
   )
+
+/** What a request came to that has ended by itself. An interruption from inside is a failure: nobody has stopped the run. */
+const attemptOf = (
+  exit: Exit.Exit<ReplyTurn.Attempt>,
+  parts: ReadonlyArray<Response.AnyPart>
+): Exit.Exit<ReplyTurn.Attempt> => {
+  if (Exit.isSuccess(exit)) return exit
+  const others = exit.cause.reasons.filter((reason) => !Cause.isInterruptReason(reason))
+  return others.length > 0
+    ? Exit.failCause(Cause.fromReasons(others))
+    : Exit.succeed({ parts, error: internalError("the model call was interrupted from inside") })
+}
 
 /** Whether a part is something that the model has said, so that the attempt counts as a turn. */
 const isContent = ({ type }: Response.AnyPart): boolean =>
@@ -169,9 +182,10 @@ const send = Effect.fnUntraced(function* (
     toolCallValidation: "deferred",
     toolChoice: toolChoiceFor(job, purpose)
   }
+  const arrived: Array<Response.AnyPart> = []
   let heard = true
   const unprobed = job.streaming
-    ? streamed(options, (delta) => {
+    ? streamed(options, arrived, (delta) => {
         if (!heard) return
         journal.publish({
           type: "text_delta",
@@ -199,7 +213,7 @@ const send = Effect.fnUntraced(function* (
     return over
   }
   const ms = Math.round(journal.nowMs() - startedMs)
-  const { error, parts } = yield* exit
+  const { error, parts } = yield* attemptOf(exit, arrived)
   if (error === undefined || parts.some(isContent)) {
     yield* ReplyTurn.take(job, journal, conversation.ids, { parts, error }, prompt, ms)
     return over

@@ -3,6 +3,7 @@ import * as AiError from "effect/ai/AiError"
 import * as LanguageModel from "effect/ai/LanguageModel"
 import type * as Prompt from "effect/ai/Prompt"
 import type * as Response from "effect/ai/Response"
+import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
@@ -757,6 +758,97 @@ describe("an odd reply", () => {
       assert.strictEqual(exit.run.turns, 2)
       assert.isAbove(exit.run.costUsd, 0.1)
       checkEnding(exit, yield* w.journal(), "failed", "defect")
+    })
+  )
+})
+
+describe("a model that interrupts itself", () => {
+  const said: Array<Response.StreamPartEncoded> = [
+    { type: "text-start", id: "t" },
+    { type: "text-delta", id: "t", delta: "half a" }
+  ]
+  /** One whose first calls end by themselves, and whose others answer. */
+  const model = (calls: number, end: Effect.Effect<never>, before: typeof said = []) => {
+    let called = 0
+    const ends = Effect.suspend(() => (++called > calls ? Effect.void : end))
+    const answer: Array<Response.PartEncoded> = [{ type: "text", text: "done" }, finish("stop")]
+    const answered: Array<Response.StreamPartEncoded> = [
+      { type: "text-start", id: "t" },
+      { type: "text-delta", id: "t", delta: "done" },
+      { type: "text-end", id: "t" },
+      finish("stop")
+    ]
+    return Layer.effect(
+      LanguageModel.LanguageModel,
+      LanguageModel.make({
+        generateText: () => Effect.as(ends, answer),
+        streamText: () =>
+          Stream.suspend(() =>
+            called < calls
+              ? Stream.concat(Stream.fromIterable(before), Stream.fromEffectDrain(ends))
+              : Stream.fromIterable(answered)
+          )
+      })
+    )
+  }
+  const ways = {
+    whole: run,
+    streamed: Effect.andThen(
+      Stream.runDrain(Agent.stream(agent, "go", { runId: "r" })),
+      // It has completed, and says so once more.
+      Agent.resume(agent, "r")
+    )
+  }
+  for (const [way, asked] of Object.entries(ways)) {
+    it.effect(`${way}: is asked again`, () =>
+      Effect.gen(function* () {
+        const w = yield* world([])
+        const done = yield* outcomeDuring(minutes, w.in(Effect.provide(asked, model(2, Effect.interrupt))))
+        const journal = yield* w.journal()
+        checkEnding(done, journal, "completed", "answered")
+        assert.deepStrictEqual(
+          of(journal, "turn_failed").map(({ reason }) => reason),
+          ["InternalProviderError", "InternalProviderError"]
+        )
+      })
+    )
+
+    it.effect(`${way}: and does so for ever, is unavailable; nobody has stopped the run`, () =>
+      Effect.gen(function* () {
+        const w = yield* world([])
+        const done = yield* outcomeDuring(minutes, w.in(Effect.provide(asked, model(99, Effect.interrupt))))
+        assert(done._tag === "ProviderUnavailable", done._tag)
+        assert.include(done.message, "the model call was interrupted from inside")
+        checkEnding(done, yield* w.journal(), "interrupted", "provider")
+      })
+    )
+
+    it.effect(`${way}: and dies while it does, has a bug; nobody has stopped the run`, () =>
+      Effect.gen(function* () {
+        const w = yield* world([])
+        const both = Effect.failCause(Cause.combine(Cause.interrupt(), Cause.die(new Error("a bug"))))
+        const done = yield* outcomeDuring(minutes, w.in(Effect.provide(asked, model(99, both))))
+        assert(done._tag === "RunFailed", done._tag)
+        assert.strictEqual(done.detail, "Error: a bug")
+        checkEnding(done, yield* w.journal(), "failed", "defect")
+      })
+    )
+  }
+
+  it.effect("streamed: what has arrived before is a turn that was cut off", () =>
+    Effect.gen(function* () {
+      const w = yield* world([])
+      const cut = model(1, Effect.interrupt, said)
+      const done = yield* outcomeDuring(minutes, w.in(Effect.provide(ways.streamed, cut)))
+      const journal = yield* w.journal()
+      checkEnding(done, journal, "completed", "answered")
+      assert.deepStrictEqual(
+        of(journal, "turn").map(({ answers, message }) => [answers, message.content]),
+        [
+          [false, [{ type: "text", text: "half a" }]],
+          [true, [{ type: "text", text: "done" }]]
+        ]
+      )
     })
   )
 })
