@@ -5,6 +5,7 @@
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import { RunEvent, version } from "./RunEvent.ts"
+import * as Version from "./Version.ts"
 
 /** A stored event that could not be read: which one, and why. */
 export class UnreadableEvent extends Schema.TaggedError<UnreadableEvent>()("UnreadableEvent", {
@@ -19,18 +20,6 @@ export class UnreadableEvent extends Schema.TaggedError<UnreadableEvent>()("Unre
 }
 
 const decodeEvent = Schema.decodeUnknownResult(RunEvent)
-
-const isObject = (value: unknown): value is Record<string, unknown> =>
-  typeof value === "object" && value !== null
-
-const parse = (text: string): Record<string, unknown> | undefined => {
-  try {
-    const json: unknown = JSON.parse(text)
-    return isObject(json) ? json : undefined
-  } catch {
-    return undefined
-  }
-}
 
 /**
  * An event as it is stored: one line of JSON, without the id of its run, which the store keeps beside it.
@@ -72,16 +61,10 @@ export const decode = (
 ): Result.Result<RunEvent, UnreadableEvent> => {
   const unreadable = (kind: UnreadableEvent["kind"], problem: string) =>
     Result.fail(new UnreadableEvent({ runId, seq, kind, problem }))
-  const json = parse(text)
+  const json = Version.parse(text)
   if (json === undefined) return unreadable("corrupt", "it is not JSON")
-  if (typeof json.v !== "number" || !Number.isInteger(json.v))
-    return unreadable("corrupt", "it has no version")
-  if (json.v > version) {
-    return unreadable(
-      "newer_version",
-      `it has version ${json.v}, and this build reads up to ${version}; upgrade checkrein`
-    )
-  }
+  const refused = Version.refusal(json.v, version)
+  if (refused !== undefined) return unreadable(refused.kind, refused.problem)
   if (json.runId !== undefined && json.runId !== runId) {
     return unreadable("corrupt", `it says that it is of run ${String(json.runId)}`)
   }

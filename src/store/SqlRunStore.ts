@@ -12,7 +12,6 @@ import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
 import * as SqlClient from "effect/sql/SqlClient"
 import type { SqlError } from "effect/sql/SqlError"
-import { Command, type Numbered } from "../run/Command.ts"
 import * as EventCodec from "../run/EventCodec.ts"
 import type { RunEvent } from "../run/RunEvent.ts"
 import { checksum } from "./Checksum.ts"
@@ -22,6 +21,7 @@ import { reconnecting } from "./Reconnect.ts"
 import { LeaseTime, RunNotFound, RunStore, RunStoreError, RunSummary, StaleWriter } from "./RunStore.ts"
 import * as SqlEvents from "./SqlEvents.ts"
 import { isRepeated, storeError } from "./SqlFailure.ts"
+import * as SqlInbox from "./SqlInbox.ts"
 import * as SqliteAppend from "./SqliteAppend.ts"
 import * as SqlLeases from "./SqlLeases.ts"
 import * as SqlList from "./SqlList.ts"
@@ -33,7 +33,6 @@ import { unattended } from "./TimeLimit.ts"
 import * as Wakeups from "./Wakeups.ts"
 
 const decodeSummary = Schema.decodeUnknownResult(Schema.fromJsonString(RunSummary))
-const decodeCommand = Schema.decodeUnknownResult(Schema.fromJsonString(Command))
 
 const corrupt = (runId: string, problem: string, seq?: number) =>
   new RunStoreError({
@@ -200,7 +199,7 @@ export const make: Effect.Effect<RunStore["Service"], RunStoreError, SqlClient.S
       send: (runId, command) =>
         Effect.gen(function* () {
           const [row] = yield* transact(runId, "power", (execute) =>
-            Effect.tap(execute(sendText, [runId, JSON.stringify(command), runId]), () =>
+            Effect.tap(execute(sendText, [runId, SqlInbox.encode(command), runId]), () =>
               tell(execute, `inbox ${runId}`)
             )
           ).pipe(
@@ -211,22 +210,12 @@ export const make: Effect.Effect<RunStore["Service"], RunStoreError, SqlClient.S
         }).pipe(Effect.ensuring(Effect.sync(() => wakeups.wake(`inbox ${runId}`)))),
 
       inbox: (runId, after) =>
-        Effect.gen(function* () {
-          const rows = sql<{ id: number; body: string }>`
-          SELECT id, body FROM checkrein_commands WHERE run_id = ${runId} AND id > ${after} ORDER BY id`
-          const commands: Array<Numbered> = []
-          for (const { body, id } of yield* readFor(runId)(rows)) {
-            const command = decodeCommand(body)
-            if (Result.isFailure(command)) {
-              return yield* corrupt(
-                runId,
-                `command ${id} of its inbox cannot be read: ${command.failure.message}`
-              )
-            }
-            commands.push({ id, command: command.success })
-          }
-          return commands
-        }),
+        readFor(runId)(sql<{ id: number; body: string }>`
+          SELECT id, body FROM checkrein_commands WHERE run_id = ${runId} AND id > ${after} ORDER BY id`).pipe(
+          Effect.flatMap((rows) =>
+            Effect.fromResult(Result.all(rows.map((row) => SqlInbox.decode(runId, row))))
+          )
+        ),
 
       watchInbox: (runId, after) =>
         Wakeups.follow(wakeups, {

@@ -172,18 +172,66 @@ describeBoth("a journal that is not whole", (test) => {
       expect(error).toMatchObject({ _tag: "RunStoreError", kind: "corrupt", runId: "run 05" })
     }))
 
-  test("a summary or a command that cannot be read", (store, sql) =>
+  test("a summary that cannot be read", (store, sql) =>
     Effect.gen(function* () {
       yield* store.append(append("a", 0))
-      yield* store.send("a", { type: "cancel", reason: "stop" })
       yield* sql`UPDATE checkrein_runs SET summary = '{}'`
-      yield* sql`UPDATE checkrein_commands SET body = '{"type":"dance"}'`
-      for (const effect of [store.summary("a"), store.inbox("a", 0)]) {
-        expect(yield* Effect.flip<unknown, unknown, never>(effect)).toMatchObject({
-          kind: "corrupt",
-          runId: "a"
-        })
-      }
+      expect(yield* Effect.flip(store.summary("a"))).toMatchObject({ kind: "corrupt", runId: "a" })
+    }))
+})
+
+describeBoth("a command in an inbox", (test) => {
+  const decide = { type: "decide", callId: "c1", decision: "approved" } as const
+  const stored = (sql: SqlClient.SqlClient, body: string) =>
+    Effect.asVoid(sql`UPDATE checkrein_commands SET body = ${body} WHERE id = 2`)
+
+  const unreadable = [
+    { name: "that is not JSON", body: '{"v":1,', kind: "corrupt", says: /it is not JSON/ },
+    { name: "that is no object", body: "7", kind: "corrupt", says: /it is not JSON/ },
+    { name: "without a type", body: '{"v":1}', kind: "corrupt", says: /type/ },
+    { name: "with a field missing", body: '{"v":1,"type":"cancel"}', kind: "corrupt", says: /reason/ },
+    { name: "with a version that is none", body: '{"v":"1"}', kind: "corrupt", says: /no version/ },
+    {
+      name: "of a newer version",
+      body: JSON.stringify({ v: 2, ...decide, onlyOn: "weekdays" }),
+      kind: "newer_version",
+      says: /version 2, and this build reads up to 1; upgrade checkrein/
+    },
+    {
+      name: "of a type from another build",
+      body: '{"type":"dance"}',
+      kind: "newer_version",
+      says: /no command of the type "dance"; upgrade checkrein/
+    }
+  ]
+  for (const { body, kind, name, says } of unreadable) {
+    test(`${name} is refused, and not passed over`, (store, sql) =>
+      Effect.gen(function* () {
+        yield* store.append(append("a", 0))
+        for (const callId of ["c1", "c2", "c3"]) yield* store.send("a", { ...decide, callId })
+        yield* stored(sql, body)
+        const failure = yield* Effect.flip(store.inbox("a", 0))
+        expect(failure).toMatchObject({ _tag: "RunStoreError", runId: "a", kind })
+        expect(failure.problem).toMatch(/^command 2 of its inbox cannot be read: /)
+        expect(failure.problem).toMatch(says)
+        const watched = yield* Effect.flip(Stream.runDrain(store.watchInbox("a", 1)))
+        expect(watched).toMatchObject({ _tag: "RunStoreError", kind })
+        expect(yield* store.inbox("a", 2)).toEqual([{ id: 3, command: { ...decide, callId: "c3" } }])
+      }))
+  }
+
+  test("says of which version it is, and has version 1 if it does not", (store, sql) =>
+    Effect.gen(function* () {
+      yield* store.append(append("a", 0))
+      yield* store.send("a", decide)
+      yield* store.send("a", decide)
+      const bodies = yield* sql<{ body: string }>`SELECT body FROM checkrein_commands ORDER BY id`
+      expect(JSON.parse(bodies[0]?.body ?? "")).toEqual({ v: 1, ...decide })
+      yield* stored(sql, JSON.stringify(decide))
+      expect(yield* store.inbox("a", 0)).toEqual([
+        { id: 1, command: decide },
+        { id: 2, command: decide }
+      ])
     }))
 })
 
