@@ -59,7 +59,7 @@ export const run = (args: ReadonlyArray<string>, version: string) =>
   ).pipe(Effect.provide(Layer.mergeAll(Output.presenter, Output.logs, CliConfig.layer({ builtIns }))))
 
 /** Whether errors are to be JSON too, also those of arguments that could not be read. */
-const asksForJson = (args: ReadonlyArray<string>): boolean => {
+export const asksForJson = (args: ReadonlyArray<string>): boolean => {
   const end = args.indexOf("--")
   return (end < 0 ? args : args.slice(0, end)).some((arg) => arg === "--json" || arg === "--json=true")
 }

@@ -16,12 +16,19 @@ const { version }: { readonly version: string } = JSON.parse(
   readFileSync(new URL("../../package.json", import.meta.url), "utf8")
 )
 
-// Until the command has said how it ended it has failed, also if nothing keeps this process alive.
-process.exitCode = Output.exitCodes.error
+// A command that waits for something is not over, also if nothing else keeps this process alive.
 const alive = setInterval(() => {}, 2 ** 30)
 
 const args = process.argv.slice(2)
 const fiber = Effect.runFork(Effect.provide(Checkrein.run(args, version), NodeServices.layer))
+
+let ending: Output.ExitCode | undefined
+
+/** Ends this process: nobody else is to do so. */
+const end = (code: Output.ExitCode): never => {
+  ending = code
+  process.exit()
+}
 
 let signalled: { readonly code: Output.ExitCode; readonly atMs: number } | undefined
 
@@ -30,7 +37,7 @@ const echoMs = 500
 
 const onSignal = (reason: string, code: Output.ExitCode) => () => {
   if (signalled !== undefined) {
-    if (performance.now() - signalled.atMs > echoMs) process.exit(code)
+    if (performance.now() - signalled.atMs > echoMs) end(code)
     return
   }
   signalled = { code, atMs: performance.now() }
@@ -42,6 +49,25 @@ const onSignal = (reason: string, code: Output.ExitCode) => () => {
 
 process.on("SIGINT", onSignal("Ctrl-C", Output.exitCodes.interrupted))
 process.on("SIGTERM", onSignal("SIGTERM", Output.exitCodes.terminated))
+
+let thrown = false
+
+process.on("uncaughtExceptionMonitor", () => {
+  // Node prints it, and ends this process, if nobody listens.
+  thrown ||= process.listenerCount("uncaughtException") === 0
+})
+
+process.on("exit", () => {
+  process.exitCode = ending ?? signalled?.code ?? Output.exitCodes.error
+  if (ending !== undefined || thrown) return
+  // Without a word, and with the code of success perhaps, a run that was cut off would be taken for one that is done.
+  const problem =
+    "ended by a call of process.exit before it was done: the agent's module, or what it loads, must not make one; a run that it drove can be resumed"
+  Effect.runSync(Output.failed(Checkrein.asksForJson(args), "ProcessExit", problem))
+})
+
+// What happens is shown as it goes: a run does not depend on somebody who looks.
+process.stderr.on("error", () => {})
 
 let enough = false
 let unwritten = false
@@ -68,5 +94,5 @@ fiber.addObserver((exit) => {
   clearInterval(alive)
   // An agent's module may have left something running; what was printed has to be out, though, or said not to be: the
   // error of a write is told a moment after the write has ended.
-  process.stdout.write("", () => setImmediate(() => process.exit(codeOf(exit))))
+  process.stdout.write("", () => setImmediate(() => end(codeOf(exit))))
 })

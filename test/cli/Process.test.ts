@@ -1,7 +1,19 @@
 import { existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
+import { setTimeout } from "node:timers/promises"
+import { fileURLToPath } from "node:url"
 import { describe, expect, it } from "vitest"
-import { agentModule, cli, main, parsed, Running, spawned, withoutEndpoint, workshop } from "./support.ts"
+import {
+  agentModule,
+  cli,
+  elsewhere,
+  main,
+  parsed,
+  Running,
+  spawned,
+  withoutEndpoint,
+  workshop
+} from "./support.ts"
 
 const { path } = workshop()
 withoutEndpoint()
@@ -101,6 +113,105 @@ describe("the command as a process", () => {
   })
 })
 
+describe("a stderr that nobody reads", () => {
+  it("lets a run go on to its answer when its reader goes away", async () => {
+    const { running, runId } = await elsewhere(store, "ticker", "12", /turn 2 /)
+    running.closeStderr()
+    expect(await running.ended).toMatchObject({ code: 0, stdout: "It has ticked.\n" })
+    const { run } = parsed(await cli("runs", "show", runId, ...store, "--json"))
+    expect(run).toMatchObject({ status: "completed", turns: 13 })
+  })
+
+  it.skipIf(!existsSync("/dev/full"))("changes nothing of what is printed and of the exit code", async () => {
+    const rooted = ["run", "--root", path("logs"), ...store]
+    const commands: ReadonlyArray<ReadonlyArray<string>> = [
+      [...rooted, "Which file mentions a timeout?"],
+      [...rooted, "--json", "--max-calls", "0", "Which file mentions a timeout?"],
+      ["runs", "show", "nobody", ...store, "--json"],
+      ["runs", "recover", ...store],
+      ["runs", "list", "--limit", "none"]
+    ]
+    // Ids and times are new with every run.
+    const same = (stdout: string) => stdout.replaceAll(/\b[b-z2-9]{10}\b/g, "ID").replaceAll(/\d+/g, "N")
+    for (const args of commands) {
+      const heard = await spawned(...args)
+      expect(heard.stderr).not.toBe("")
+      const unheard = await new Running(args, { stderr: "/dev/full" }).ended
+      expect([unheard.code, same(unheard.stdout)]).toEqual([heard.code, same(heard.stdout)])
+    }
+  })
+})
+
+describe("an agent module that ends the process", () => {
+  const imports = `
+    import { Effect, Layer, Schema } from "effect"
+    import { Tool, Toolkit } from "effect/ai"
+    import * as Agent from ${JSON.stringify(new URL("../../src/Agent.ts", import.meta.url).href)}
+    import * as Scripted from ${JSON.stringify(new URL("../../src/provider/Scripted.ts", import.meta.url).href)}
+    const toolkit = Toolkit.make(Tool.make("work", { success: Schema.String }))
+    export const agent = Agent.make("leaver", { toolkit, limits: { turns: 5, time: "1 minute" } })
+    const script = Scripted.make("leaver", [Scripted.call("work", {}), Scripted.text("Done.")])
+    const usage = { promptTokens: 10, completionTokens: 5 }
+    const layerOf = (work) => Layer.merge(toolkit.toLayer({ work: () => work }), Scripted.layer(script, { usage }))`
+  const leaver = (name: string, code: string): ReadonlyArray<string> => {
+    const file = path("modules", `${name}.mjs`)
+    mkdirSync(path("modules"), { recursive: true })
+    symlinkModules()
+    writeFileSync(file, `${imports}\n${code}`)
+    return ["run", "--agent", file, ...store]
+  }
+  const symlinkModules = () => {
+    const there = path("modules", "node_modules")
+    const modules = fileURLToPath(new URL("../../node_modules", import.meta.url))
+    if (!existsSync(there)) symlinkSync(modules, there)
+  }
+  const waits = 'Effect.andThen(Effect.sync(() => console.error("at work")), Effect.never)'
+  const said = /^checkrein: ended by a call of process\.exit/m
+
+  it.each([
+    ["while it is loaded", "process.exit(0)"],
+    ["with a code of its own", "process.exit(7)"],
+    ["with the code of another ending", "process.exit(3)"],
+    ["with no code", "process.exit()"],
+    ["with a code that it has set before", "process.exitCode = 0; process.exit()"],
+    ["from a tool", "export const layer = layerOf(Effect.sync(() => process.exit(0)))"],
+    ["from a timer", `setTimeout(() => process.exit(0), 200); export const layer = layerOf(${waits})`],
+    [
+      "from a handler of errors",
+      `process.on("uncaughtException", () => process.exit(0))
+       setTimeout(() => { throw new Error("the timer") }, 200); export const layer = layerOf(${waits})`
+    ]
+  ])("has failed, and says so: %s", async (name, code) => {
+    const ended = await spawned(...leaver(name.replaceAll(" ", "-"), code), "Work.")
+    expect([ended.code, ended.stdout]).toEqual([1, ""])
+    expect(ended.stderr).toMatch(said)
+  })
+
+  it("prints an error object with --json", async () => {
+    const ended = await spawned(...leaver("json", "process.exit(0)"), "Work.", "--json")
+    expect([ended.code, parsed(ended).error.tag]).toEqual([1, "ProcessExit"])
+    expect(ended.stderr).toBe(`checkrein: ${parsed(ended).error.message}\n`)
+  })
+
+  it("ends with the code of the signal, if one has come", async () => {
+    const code = `process.on("SIGTERM", () => process.exit(0)); export const layer = layerOf(${waits})`
+    const running = new Running([...leaver("signal", code), "Work."])
+    await running.prints(/at work/)
+    running.signal("SIGTERM")
+    const ended = await running.ended
+    expect(ended.code).toBe(143)
+    expect(ended.stderr).toMatch(said)
+  })
+
+  it("leaves an error that nobody has caught to Node", async () => {
+    const code = `setTimeout(() => { throw new Error("the timer") }, 100); export const layer = layerOf(${waits})`
+    const ended = await spawned(...leaver("thrower", code), "Work.")
+    expect(ended.code).toBe(1)
+    expect(ended.stderr).toContain("Error: the timer")
+    expect(ended.stderr).not.toMatch(said)
+  })
+})
+
 describe("Ctrl-C", () => {
   it("stops the run with its reason while a tool runs, says how to resume, and the run goes on", async () => {
     const { runId, running } = await waiting("Wait.")
@@ -121,6 +232,17 @@ describe("Ctrl-C", () => {
     await never.prints(/▶ never/)
     never.signal("SIGINT")
     expect((await never.ended).code).toBe(130)
+  })
+
+  it("ends the process at once when it comes again, with the code of the last signal, and says nothing of it", async () => {
+    const { running } = await elsewhere(store, "stubborn", "Go.", /busy/)
+    running.signal("SIGTERM")
+    // Sooner, the second would be taken for what npm passes on of the first.
+    await setTimeout(600)
+    running.signal("SIGINT")
+    const ended = await running.ended
+    expect([ended.code, ended.stdout]).toEqual([130, ""])
+    expect(ended.stderr).not.toContain("process.exit")
   })
 
   it("reaches a command whose agent module never ends loading", async () => {

@@ -69,18 +69,22 @@ export class Running {
     options: {
       readonly cwd?: string
       readonly env?: NodeJS.ProcessEnv
+      /** Files in the place of the pipes. */
       readonly stdout?: string
+      readonly stderr?: string
       /** What the process is started as, in the place of its source. */
       readonly as?: string
     } = {}
   ) {
-    const stdout = options.stdout === undefined ? "pipe" : openSync(options.stdout, "w")
+    const opened = (file: string | undefined) => (file === undefined ? "pipe" : openSync(file, "w"))
+    const stdout = opened(options.stdout)
+    const stderr = opened(options.stderr)
     this.child = spawn(process.execPath, [options.as ?? main, ...args], {
       cwd: options.cwd,
       env: { ...withoutModel(process.env), ...options.env },
-      stdio: ["ignore", stdout, "pipe"]
+      stdio: ["ignore", stdout, stderr]
     })
-    if (typeof stdout === "number") closeSync(stdout)
+    for (const output of [stdout, stderr]) if (typeof output === "number") closeSync(output)
     this.child.stdout
       ?.setEncoding("utf8")
       .on("data", (text: string) => this.heard(() => (this.stdout += text)))
@@ -128,6 +132,11 @@ export class Running {
   /** Reads its stdout no more, as `head` does when it has its lines. */
   closeStdout(): void {
     this.child.stdout?.destroy()
+  }
+
+  /** The same of its stderr. */
+  closeStderr(): void {
+    this.child.stderr?.destroy()
   }
 }
 
