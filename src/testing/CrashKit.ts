@@ -54,12 +54,12 @@ import type * as Layer from "effect/Layer"
 import * as MemoryRunStore from "../store/MemoryRunStore.ts"
 import { RunStore, type RunStoreError } from "../store/RunStore.ts"
 import * as Killing from "./crash/Killing.ts"
-import * as Ledger from "./crash/Ledger.ts"
 import type { KillFailed } from "./crash/Module.ts"
 import * as Report from "./crash/Report.ts"
 import * as Seam from "./crash/Seam.ts"
 import * as Subject from "./crash/Subject.ts"
 import type * as Time from "./crash/Time.ts"
+import * as Witness from "./crash/Witness.ts"
 
 export type { Options as KillOptions } from "./crash/Killing.ts"
 export { KillFailed } from "./crash/Module.ts"
@@ -137,7 +137,7 @@ export const check = <RO, LE, RI, SE = never>(
       const run = {
         store: yield* RunStore,
         runId,
-        ledger: Ledger.memory(),
+        witness: Witness.memory(),
         clock,
         telling,
         orphaned: false,

@@ -14,10 +14,10 @@ import type { Message } from "../../run/Message.ts"
 import type { ApprovalRequest } from "../../run/RunEvent.ts"
 import { fromState, isRunExit } from "../../run/RunExit.ts"
 import { load, RunBusy, type RunNotFound, RunStore, type RunStoreError } from "../../store/RunStore.ts"
-import * as Ledger from "./Ledger.ts"
 import type { Ending } from "./Observation.ts"
 import type { Saboteur } from "./Saboteur.ts"
 import * as Time from "./Time.ts"
+import * as Witness from "./Witness.ts"
 
 /** What is asked, and what the people around the run say, the same each time. */
 export interface Script {
@@ -36,7 +36,7 @@ export interface Options {
   readonly store: RunStore["Service"]
   readonly runId: string
   readonly saboteur: Saboteur
-  readonly ledger: Ledger.Ledger
+  readonly witness: Witness.Witness
   readonly clock: Time.Clock
   /** Whether a process was killed that drove the run. */
   readonly orphaned: boolean
@@ -48,11 +48,11 @@ export interface Options {
 const mostDrivers = 200
 
 /**
- * What a person finds out about a call of unknown outcome. The ledger knows whether its handler was entered and how it
+ * What a person finds out about a call of unknown outcome. The witness knows whether its handler was entered and how it
  * was left, and whether anything took place; a tool that never tells is believed to have had its effect.
  */
 const findOut = (
-  entries: ReadonlyArray<Ledger.Entry>,
+  entries: ReadonlyArray<Witness.Entry>,
   { callId, runId, tool }: ApprovalRequest,
   telling: ReadonlySet<string>
 ): Agent.Resolution => {
@@ -95,7 +95,7 @@ const said = <R>(
 /** How a run that has stopped is taken up again; `undefined` if it has ended. A run that was `broken` is forced. */
 const goOn = (
   { answer = () => "Go on as you think best.", decide = () => Agent.approve() }: Script,
-  { clock, ledger, orphaned, telling }: Options,
+  { clock, witness, orphaned, telling }: Options,
   exit: Exited,
   broken: boolean
 ) =>
@@ -114,7 +114,7 @@ const goOn = (
         return again
       case "OutcomeUnknown":
         for (const call of error.calls) {
-          yield* said(Agent.resolve(call, findOut(ledger.read(), call, telling), by))
+          yield* said(Agent.resolve(call, findOut(witness.read(), call, telling), by))
         }
         return again
       case "InputRequired":
@@ -150,7 +150,7 @@ const standing = ({ clock, runId, store }: Options): Effect.Effect<Exited | unde
 /** One driver's time with the run; `undefined` if it has no end. */
 const driveOnce = Effect.fnUntraced(function* (
   { input, limits }: Script,
-  { agent, clock, ledger, runId, saboteur, store }: Options,
+  { agent, clock, witness, runId, saboteur, store }: Options,
   resumption: Agent.ResumeOptions
 ) {
   const isStored = yield* Effect.match(store.summary(runId), {
@@ -164,7 +164,7 @@ const driveOnce = Effect.fnUntraced(function* (
   const fiber = yield* ambient(running).pipe(
     Effect.provideService(RunStore, driver.store),
     Effect.provideService(Probe, driver.probe),
-    Effect.provideService(Ledger.Current, ledger),
+    Effect.provideService(Witness.Current, witness),
     Effect.forkChild
   )
   driver.drivenBy(fiber)

@@ -7,13 +7,13 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import * as Effect from "effect/Effect"
 import { RunStore, RunStoreError } from "../../store/RunStore.ts"
-import * as Ledger from "./Ledger.ts"
 import * as Module from "./Module.ts"
 import * as Report from "./Report.ts"
 import type * as Seam from "./Seam.ts"
 import type * as Subject from "./Subject.ts"
 import type * as Time from "./Time.ts"
 import * as Victim from "./Victim.ts"
+import * as Witness from "./Witness.ts"
 
 /** What is killed where, and how. */
 export interface Options {
@@ -51,21 +51,21 @@ export const check = Effect.fnUntraced(function* (module: URL, options: Options)
     Effect.suspend(() => {
       const file = join(files, String(runs++))
       const where = options.store ?? `${file}.db`
-      const ledger = `${file}.jsonl`
+      const witness = `${file}.jsonl`
       // Runs that share a store must not share an id.
       const runId = options.store === undefined ? "crash-kit" : `crash-kit-${randomUUID()}`
       return Effect.gen(function* () {
         const run: Subject.Run = {
           store: yield* RunStore,
           runId,
-          ledger: Ledger.file(ledger),
+          witness: Witness.file(witness),
           clock,
           telling,
           orphaned: fault !== undefined
         }
         if (fault === undefined) return yield* subject.observe(run)
         const { seam } = fault
-        const orders = { module: href, store: where, ledger, runId, clock, seam, telling: [...telling] }
+        const orders = { module: href, store: where, witness, runId, clock, seam, telling: [...telling] }
         yield* Victim.kill(orders, flags, join(files, "compiled"))
         const observed = yield* subject.observe(run)
         const stops = ["killed", ...observed.observation.stops]

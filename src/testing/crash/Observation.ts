@@ -1,5 +1,5 @@
 /**
- * What can be seen of a run when it is over: how it ended, the journals, and what the ledger says.
+ * What can be seen of a run when it is over: how it ended, the journals, and what the witness says.
  */
 
 import * as Effect from "effect/Effect"
@@ -8,7 +8,7 @@ import type { Reason, RunEvent } from "../../run/RunEvent.ts"
 import { childId } from "../../run/RunState.ts"
 import { load, RunStore, type Stored } from "../../store/RunStore.ts"
 import * as Descendants from "../Descendants.ts"
-import type * as Ledger from "./Ledger.ts"
+import type * as Witness from "./Witness.ts"
 
 /** How a run ended for good: the tag of its exit and its reason, or what is outside any run, with what was said of it. */
 export interface Ending {
@@ -27,7 +27,7 @@ export interface Observation {
   readonly runs: ReadonlyMap<string, Stored>
   /** The journals that could not be read, with the reason. */
   readonly unreadable: ReadonlyMap<string, string>
-  readonly entries: ReadonlyArray<Ledger.Entry>
+  readonly entries: ReadonlyArray<Witness.Entry>
 }
 
 /** Reads what there is of a run and of its child runs. */
@@ -35,7 +35,7 @@ export const read = Effect.fnUntraced(function* (
   store: RunStore["Service"],
   runId: string,
   ended: Pick<Observation, "ending" | "stops">,
-  ledger: Ledger.Ledger
+  witness: Witness.Witness
 ) {
   const runs = new Map<string, Stored>()
   const unreadable = new Map<string, string>()
@@ -52,7 +52,7 @@ export const read = Effect.fnUntraced(function* (
       }
     })
   )
-  const observation: Observation = { runId, ...ended, runs, unreadable, entries: ledger.read() }
+  const observation: Observation = { runId, ...ended, runs, unreadable, entries: witness.read() }
   return observation
 })
 
@@ -91,12 +91,12 @@ export const spentIn = (events: ReadonlyArray<RunEvent>): Spent => {
   return { turns, usd, lostTurns }
 }
 
-/** What the ledger says of one call. */
+/** What the witness says of one call. */
 export interface CallCount {
   readonly runId: string
   readonly callId: string
   readonly tool: string
-  readonly effect: Ledger.Of<"Entered">["effect"]
+  readonly effect: Witness.Of<"Entered">["effect"]
   /** How often its handler was entered, apart from the times of which it vouched that it did nothing. */
   readonly times: number
   /** The idempotency keys under which it was entered. */
@@ -109,7 +109,7 @@ export interface CallCount {
  * The first call of each tool that has given a result and is not read-only, if none of its calls has told of anything
  * that took place. A call that is a run of its own is left out: the tools of that run tell.
  */
-export const silentIn = ({ entries, runs }: Observation): ReadonlyArray<Ledger.Of<"Entered">> => {
+export const silentIn = ({ entries, runs }: Observation): ReadonlyArray<Witness.Of<"Entered">> => {
   const idOf = ({ callId, runId }: { readonly callId: string; readonly runId: string }) =>
     childId(runId, callId)
   const told = new Set(entries.flatMap((entry) => (entry._tag === "Happened" ? [idOf(entry)] : [])))
@@ -118,7 +118,7 @@ export const silentIn = ({ entries, runs }: Observation): ReadonlyArray<Ledger.O
   )
   const entered = entries.filter((entry) => entry._tag === "Entered")
   const telling = new Set(entered.flatMap((entry) => (told.has(idOf(entry)) ? [entry.tool] : [])))
-  const silent = new Map<string, Ledger.Of<"Entered">>()
+  const silent = new Map<string, Witness.Of<"Entered">>()
   for (const entry of entered) {
     if (entry.effect === "read" || telling.has(entry.tool) || silent.has(entry.tool)) continue
     if (done.has(idOf(entry)) && !runs.has(idOf(entry))) silent.set(entry.tool, entry)
@@ -126,8 +126,8 @@ export const silentIn = ({ entries, runs }: Observation): ReadonlyArray<Ledger.O
   return [...silent.values()]
 }
 
-/** Counts what the ledger says of each call, in the order in which they began. */
-export const callsIn = (entries: ReadonlyArray<Ledger.Entry>): ReadonlyArray<CallCount> => {
+/** Counts what the witness says of each call, in the order in which they began. */
+export const callsIn = (entries: ReadonlyArray<Witness.Entry>): ReadonlyArray<CallCount> => {
   const calls = new Map<string, CallCount>()
   const change = (runId: string, callId: string, by: (call: CallCount) => CallCount) => {
     const id = `${runId}/${callId}`

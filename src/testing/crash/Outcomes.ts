@@ -1,6 +1,6 @@
 /**
  * Whether what a run was told of its lost calls is true. A `ToolPolicy.Reconcile` may be wrong, and then the model asks for
- * what has taken place already, or relies on what never has. The ledger knows better. Pure.
+ * what has taken place already, or relies on what never has. The witness knows better. Pure.
  */
 import { isDeepStrictEqual } from "node:util"
 import { callsOf, type ToolCallPart } from "../../run/Message.ts"

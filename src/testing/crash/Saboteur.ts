@@ -15,8 +15,8 @@ import type { Ran } from "../../loop/ToolRunner.ts"
 import { type RunStore, RunStoreError } from "../../store/RunStore.ts"
 import { CurrentCall } from "../../tool/CurrentCall.ts"
 import { ToolFailure } from "../../tool/ToolFailure.ts"
-import type * as Ledger from "./Ledger.ts"
 import * as Seam from "./Seam.ts"
+import type * as Witness from "./Witness.ts"
 
 /** Where a run was stopped, and of which call if it was at a tool. */
 export interface Strike {
@@ -52,7 +52,7 @@ const vouchesForNothing = (cause: Cause.Cause<unknown>): boolean =>
   )
 
 /** How a handler was left; `undefined` if it was interrupted, which is not its own doing. */
-const leftAs = (exit: Exit.Exit<Ran, unknown>): Pick<Ledger.Of<"Left">, "as" | "content"> | undefined => {
+const leftAs = (exit: Exit.Exit<Ran, unknown>): Pick<Witness.Of<"Left">, "as" | "content"> | undefined => {
   if (Exit.isSuccess(exit)) {
     const ran = exit.value
     if (ran._tag === "WrongArguments") return { as: "nothing" }
@@ -64,7 +64,7 @@ const leftAs = (exit: Exit.Exit<Ran, unknown>): Pick<Ledger.Of<"Left">, "as" | "
 }
 
 /** Makes a saboteur that stops the run at a seam, or without one only watches. */
-export const make = (ledger: Ledger.Ledger, fault?: Seam.Fault): Saboteur => {
+export const make = (witness: Witness.Witness, fault?: Seam.Fault): Saboteur => {
   const seams: Array<Seam.Seam> = []
   const counts = new Map<Seam.Point, number>()
   const strikes: Array<Strike> = []
@@ -114,7 +114,7 @@ export const make = (ledger: Ledger.Ledger, fault?: Seam.Fault): Saboteur => {
         yield* visit("before append", what, runId)
         if (dead) return yield* powerCut(runId)
         yield* inner.append(request)
-        for (const event of events) ledger.write({ _tag: "Stored", event })
+        for (const event of events) witness.write({ _tag: "Stored", event })
         yield* visit("after append", what, runId)
       })
 
@@ -122,11 +122,11 @@ export const make = (ledger: Ledger.Ledger, fault?: Seam.Fault): Saboteur => {
       Effect.gen(function* () {
         const { idempotencyKey: key, runId } = yield* CurrentCall
         yield* visit("before tool", tool.name, runId, callId)
-        ledger.write({ _tag: "Entered", runId, callId, tool: tool.name, effect: effectOf(tool), key })
+        witness.write({ _tag: "Entered", runId, callId, tool: tool.name, effect: effectOf(tool), key })
         const handler = Effect.onExit(execution, (exit) =>
           Effect.sync(() => {
             const left = leftAs(exit)
-            if (left !== undefined) ledger.write({ _tag: "Left", runId, callId, ...left })
+            if (left !== undefined) witness.write({ _tag: "Left", runId, callId, ...left })
           })
         )
         const ran = yield* Effect.acquireUseRelease(

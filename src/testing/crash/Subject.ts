@@ -9,11 +9,11 @@ import * as References from "effect/References"
 import type { Agent } from "../../Agent.ts"
 import { RunStore, type RunStoreError } from "../../store/RunStore.ts"
 import * as Drive from "./Drive.ts"
-import type * as Ledger from "./Ledger.ts"
 import * as Observation from "./Observation.ts"
 import * as Saboteur from "./Saboteur.ts"
 import type * as Seam from "./Seam.ts"
 import * as Time from "./Time.ts"
+import type * as Witness from "./Witness.ts"
 
 const TypeId: unique symbol = Symbol.for("checkrein/testing/Subject")
 
@@ -38,7 +38,7 @@ export interface Options<RO, LE, RI> extends Drive.Script {
 export interface Run {
   readonly store: RunStore["Service"]
   readonly runId: string
-  readonly ledger: Ledger.Ledger
+  readonly witness: Witness.Witness
   readonly clock: Time.Clock
   readonly telling: ReadonlySet<string>
   /** Whether a process was killed that drove the run: then nobody else drives it, whatever its lease says. */
@@ -54,7 +54,7 @@ export interface Observed {
   /** Where it was stopped, as far as it has come there. */
   readonly strikes: ReadonlyArray<Saboteur.Strike>
   /** A call of each tool that should have told of what took place, and did not. */
-  readonly silent: ReadonlyArray<Ledger.Of<"Entered">>
+  readonly silent: ReadonlyArray<Witness.Of<"Entered">>
 }
 
 /** An agent with its input and its world. */
@@ -72,11 +72,11 @@ export const make = <RO, LE, RI>(options: Options<RO, LE, RI>): Subject<LE, RI> 
   [TypeId]: TypeId,
   observe: ({ fault, ...run }) =>
     Effect.gen(function* () {
-      const { ledger, runId, store } = run
-      const saboteur = Saboteur.make(ledger, fault)
+      const { witness, runId, store } = run
+      const saboteur = Saboteur.make(witness, fault)
       const agent = typeof options.agent === "function" ? options.agent() : options.agent
       const ended = yield* Drive.drive(options, { ...run, agent, saboteur })
-      const observation = yield* Observation.read(store, runId, ended, ledger)
+      const observation = yield* Observation.read(store, runId, ended, witness)
       const silent = Observation.silentIn(observation).filter(
         ({ tool }) => options.silent?.includes(tool) !== true
       )

@@ -7,15 +7,15 @@ import { fileURLToPath } from "node:url"
 import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
 import { RunStore } from "../../store/RunStore.ts"
-import * as Ledger from "./Ledger.ts"
 import * as Module from "./Module.ts"
 import { name, Seam } from "./Seam.ts"
+import * as Witness from "./Witness.ts"
 
 /** What the process is told. */
 const Orders = Schema.Struct({
   module: Schema.String,
   store: Schema.String,
-  ledger: Schema.String,
+  witness: Schema.String,
   runId: Schema.String,
   clock: Schema.Literals(["test", "live"]),
   seam: Seam,
@@ -28,7 +28,7 @@ const variable = "CHECKREIN_CRASH_KIT"
 /** Carries out the orders in the environment. Its success is death; a run that never comes to the seam is a failure. */
 export const obey = Effect.gen(function* () {
   const orders = yield* Schema.decodeUnknownEffect(Schema.fromJsonString(Orders))(process.env[variable])
-  const { clock, ledger, module, runId, seam, store: where, telling } = orders
+  const { clock, witness, module, runId, seam, store: where, telling } = orders
   const subject = yield* Module.load(module)
   // The dead leave nothing behind, and the next one need not compile all this again.
   flushCompileCache()
@@ -36,7 +36,7 @@ export const obey = Effect.gen(function* () {
     return yield* subject.observe({
       store: yield* RunStore,
       runId,
-      ledger: Ledger.file(ledger),
+      witness: Witness.file(witness),
       clock,
       telling: new Set(telling),
       orphaned: false,

@@ -3,10 +3,10 @@
  */
 import * as Effect from "effect/Effect"
 import { CurrentCall } from "../../tool/CurrentCall.ts"
-import * as Ledger from "./Ledger.ts"
+import * as Witness from "./Witness.ts"
 
-const underKey = (ledger: Ledger.Ledger, key: string): boolean =>
-  ledger.read().some((entry) => entry._tag === "Happened" && entry.key === key)
+const underKey = (witness: Witness.Witness, key: string): boolean =>
+  witness.read().some((entry) => entry._tag === "Happened" && entry.key === key)
 
 /**
  * Says that something took place in the world, once for each time that it did: a charge, a mail, a row; reading is
@@ -29,8 +29,8 @@ const underKey = (ledger: Ledger.Ledger, key: string): boolean =>
 export const happened = (effect: string): Effect.Effect<void> =>
   Effect.gen(function* () {
     const { callId, runId } = yield* CurrentCall
-    const ledger = yield* Ledger.Current
-    ledger.write({ _tag: "Happened", runId, callId, effect })
+    const witness = yield* Witness.Current
+    witness.write({ _tag: "Happened", runId, callId, effect })
   })
 
 /**
@@ -51,9 +51,9 @@ export const happened = (effect: string): Effect.Effect<void> =>
 export const happenedOnce = (key: string, effect: string): Effect.Effect<boolean> =>
   Effect.gen(function* () {
     const { callId, runId } = yield* CurrentCall
-    const ledger = yield* Ledger.Current
-    if (underKey(ledger, key)) return false
-    ledger.write({ _tag: "Happened", runId, callId, effect, key })
+    const witness = yield* Witness.Current
+    if (underKey(witness, key)) return false
+    witness.write({ _tag: "Happened", runId, callId, effect, key })
     return true
   })
 
@@ -73,4 +73,4 @@ export const happenedOnce = (key: string, effect: string): Effect.Effect<boolean
  * ```
  */
 export const hasHappened = (key: string): Effect.Effect<boolean> =>
-  Effect.map(Ledger.Current, (ledger) => underKey(ledger, key))
+  Effect.map(Witness.Current, (witness) => underKey(witness, key))

@@ -7,11 +7,11 @@ import * as Layer from "effect/Layer"
 import { MemoryRunStore } from "../../../src/index.ts"
 import type { RunEvent } from "../../../src/run/RunEvent.ts"
 import type { Stored } from "../../../src/store/RunStore.ts"
-import * as Ledger from "../../../src/testing/crash/Ledger.ts"
 import type { Observation } from "../../../src/testing/crash/Observation.ts"
 import * as Promises from "../../../src/testing/crash/Promises.ts"
 import type { Strike } from "../../../src/testing/crash/Saboteur.ts"
 import * as Subject from "../../../src/testing/crash/Subject.ts"
+import * as Witness from "../../../src/testing/crash/Witness.ts"
 import { agent, call, done, handlers, model } from "../agents.ts"
 
 const subject = Subject.make({
@@ -22,11 +22,11 @@ const subject = Subject.make({
 
 const observed = Effect.gen(function* () {
   const store = yield* MemoryRunStore.make
-  const ledger = Ledger.memory()
+  const witness = Witness.memory()
   const run = {
     store,
     runId: "r",
-    ledger,
+    witness,
     clock: "test",
     telling: new Set<string>(),
     orphaned: false
@@ -36,7 +36,7 @@ const observed = Effect.gen(function* () {
 
 const withEntries = (
   observation: Observation,
-  alter: (entry: Ledger.Entry) => ReadonlyArray<Ledger.Entry>
+  alter: (entry: Witness.Entry) => ReadonlyArray<Witness.Entry>
 ): Observation => ({ ...observation, entries: observation.entries.flatMap(alter) })
 
 const withRun = (observation: Observation, alter: (run: Stored) => Stored): Observation => ({

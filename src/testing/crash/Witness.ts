@@ -37,29 +37,29 @@ const Happened = Schema.TaggedStruct("Happened", {
 /** The store has acknowledged an event. */
 const Stored = Schema.TaggedStruct("Stored", { event: RunEvent })
 
-/** One line of a ledger. */
+/** One thing that a witness has seen. */
 export const Entry = Schema.Union([Entered, Left, Happened, Stored])
 export type Entry = typeof Entry.Type
 
 /** The entries of one kind. */
 export type Of<Tag extends Entry["_tag"]> = Extract<Entry, { readonly _tag: Tag }>
 
-/** A ledger: written at once, and never rewritten. */
-export interface Ledger {
+/** A witness: what it sees is written down at once, and never rewritten. */
+export interface Witness {
   readonly write: (entry: Entry) => void
   readonly read: () => ReadonlyArray<Entry>
 }
 
-/** A ledger in memory. */
-export const memory = (): Ledger => {
+/** A witness in memory. */
+export const memory = (): Witness => {
   const entries: Array<Entry> = []
   return { write: (entry) => void entries.push(entry), read: () => entries.slice() }
 }
 
 const decode = Schema.decodeUnknownSync(Schema.fromJsonString(Entry))
 
-/** A ledger in a file, a line for each entry. What is written is safe from the death of the process when it is written. */
-export const file = (path: string): Ledger => ({
+/** A witness in a file, a line for each entry. What is written is safe from the death of the process when it is written. */
+export const file = (path: string): Witness => ({
   write: (entry) => appendFileSync(path, `${JSON.stringify(entry)}\n`),
   read: () =>
     existsSync(path)
@@ -70,9 +70,9 @@ export const file = (path: string): Ledger => ({
       : []
 })
 
-const nowhere: Ledger = { write: () => {}, read: () => [] }
+const nowhere: Witness = { write: () => {}, read: () => [] }
 
-/** The ledger of the run that is being tested. Elsewhere nothing is kept. */
-export const Current: Context.Reference<Ledger> = Context.Reference("checkrein/testing/Ledger", {
+/** The witness of the run that is being tested. Elsewhere nothing is kept. */
+export const Current: Context.Reference<Witness> = Context.Reference("checkrein/testing/Witness", {
   defaultValue: () => nowhere
 })
