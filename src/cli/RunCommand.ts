@@ -9,28 +9,30 @@ import * as LimitFlags from "./LimitFlags.ts"
 import * as Output from "./Output.ts"
 import * as Store from "./Store.ts"
 
+/** A flag whose value is a name or a path: an empty one is a variable that was not set, and no choice of anything. */
+const named = (name: string, metavar: string, what: string) =>
+  Flag.String(name).pipe(
+    Flag.filter(
+      (value) => value.trim() !== "",
+      () => `Expected ${metavar}, got an empty text`
+    ),
+    Flag.withMetavar(metavar),
+    Flag.withDescription(what),
+    Flag.optional
+  )
+
 /** `--agent MODULE`. */
-export const agent = Flag.String("agent").pipe(
-  Flag.withMetavar("MODULE"),
-  Flag.withDescription(
-    "A module that exports `agent` and, if it needs one, `layer`, each by its name or in its default export"
-  ),
-  Flag.optional
+export const agent = named(
+  "agent",
+  "MODULE",
+  "A module that exports `agent` and, if it needs one, `layer`, each by its name or in its default export"
 )
 
 /** `--model NAME`. */
-export const model = Flag.String("model").pipe(
-  Flag.withMetavar("NAME"),
-  Flag.withDescription("The model at LLM_BASE_URL, in the place of LLM_MODEL"),
-  Flag.optional
-)
+export const model = named("model", "NAME", "The model at LLM_BASE_URL, in the place of LLM_MODEL")
 
 /** `--trace FILE`. */
-export const trace = Flag.String("trace").pipe(
-  Flag.withMetavar("FILE"),
-  Flag.withDescription("Append what happens to this file, one JSON object a line"),
-  Flag.optional
-)
+export const trace = named("trace", "FILE", "Append what happens to this file, one JSON object a line")
 
 /** `--repetition on|off`. */
 export const repetition = Flag.Literals("repetition", ["on", "off"]).pipe(
@@ -55,10 +57,10 @@ export const command = Command.make(
   "run",
   {
     task: Argument.String("task").pipe(Argument.withDescription("What the agent is asked")),
-    root: Flag.String("root").pipe(
-      Flag.withMetavar("DIR"),
-      Flag.withDescription("The directory that the built-in agent may look into (default: the current one)"),
-      Flag.optional
+    root: named(
+      "root",
+      "DIR",
+      "The directory that the built-in agent may look into (default: the current one)"
     ),
     agent,
     model,

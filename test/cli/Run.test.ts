@@ -125,6 +125,31 @@ describe("checkrein run", () => {
     }
   })
 
+  it("takes no empty name of an agent, a model, a directory or a file of traces, in any command", async () => {
+    const driving = ["agent", "model", "trace"]
+    const cases: ReadonlyArray<readonly [ReadonlyArray<string>, ReadonlyArray<string>]> = [
+      [
+        ["run", "x"],
+        [...driving, "root"]
+      ],
+      [["runs", "resume", "r"], driving],
+      [["runs", "recover"], driving],
+      [["runs", "approve", "r"], driving],
+      [["runs", "reject", "r"], driving],
+      [["runs", "answer", "r", "x"], driving],
+      [["runs", "resolve", "r", "c", "happened"], driving],
+      [["runs", "show", "r"], ["agent"]]
+    ]
+    for (const [command, flags] of cases)
+      for (const flag of flags)
+        for (const empty of ["", " "]) {
+          const args = [...command, ...store, `--${flag}`, empty]
+          const { code, stderr, stdout } = await cli(...args)
+          expect([args, code, stdout]).toEqual([args, 2, ""])
+          expect(stderr).toMatch(new RegExp(`^checkrein: .*--${flag}.*an empty text$`, "m"))
+        }
+  })
+
   it("says it as JSON too, and still in one object", async () => {
     const wrong = await cli("run", "--json", "--root", path("gone"), ...store, "x")
     expect(parsed(wrong)).toEqual({
