@@ -1,9 +1,11 @@
 /**
  * The driver's pen: the one place where events get their numbers, are stored, and step the state.
  */
+import * as Cause from "effect/Cause"
 import * as Clock from "effect/Clock"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
+import * as Predicate from "effect/Predicate"
 import * as Semaphore from "effect/Semaphore"
 import { apply } from "../run/Apply.ts"
 import { empty, snapshot } from "../run/Draft.ts"
@@ -178,12 +180,16 @@ export const make = Effect.fnUntraced(function* (
       return warnOfListeners
     })
   }).pipe(
-    Effect.catchDefect((cause) =>
-      Effect.fail(new RunStoreError({ runId, kind: "unavailable", problem: "the store broke down", cause }))
-    ),
     atMost(appendTimeout, () => {
       const problem = `an append took longer than ${Duration.toSeconds(appendTimeout)} s; is the store reachable?`
       return Effect.fail(new RunStoreError({ runId, kind: "timed_out", problem }))
+    }),
+    // A defect, or an interruption from inside: nobody else can interrupt this.
+    Effect.catchCauseIf(Predicate.not(Cause.hasFails), (cause) => {
+      const problem = "the store broke down"
+      return Effect.fail(
+        new RunStoreError({ runId, kind: "unavailable", problem, cause: Cause.squash(cause) })
+      )
     }),
     Effect.catchTag("StaleWriter", () => Effect.fail(new RunBusy({ runId }))),
     // After a failed append nobody knows what is stored: nothing more is written, and the first failure stays the answer.

@@ -17,6 +17,7 @@ import { questionOf } from "../run/RunExit.ts"
 import type { PendingCall } from "../run/RunState.ts"
 import * as RunState from "../run/RunState.ts"
 import { stoppedWith } from "../run/Waiting.ts"
+import { RunStoreError } from "../store/RunStore.ts"
 import { type Outcome, Reconcile, unknown } from "../tool/ToolPolicy.ts"
 import * as Allowances from "./Allowances.ts"
 import * as Approvals from "./Approvals.ts"
@@ -303,7 +304,12 @@ export const drive = Effect.fnUntraced(function* (job: Job, journal: Journal) {
         const told = Effect.logWarning(`run ${journal.runId} had stopped when this came`, cause)
         return Effect.andThen(Cause.hasDies(cause) ? told : Effect.void, journal.commit())
       }
-      if (!Cause.hasDies(cause) || Cause.hasInterrupts(cause)) return Effect.failCause(cause)
+      if (Cause.hasInterruptsOnly(cause) && Inbox.cancelReasonOf(cause) === undefined) {
+        // Who stops the run interrupts this fiber, which does not come here then, or says why.
+        const problem = "the store, or the budget that the run shares, has interrupted itself"
+        return Effect.fail(new RunStoreError({ runId: journal.runId, kind: "unavailable", problem }))
+      }
+      if (!Cause.hasDies(cause)) return Effect.failCause(cause)
       cutOff(job, journal, desk)
       const error = Cause.squash(cause)
       const detail = error instanceof Error ? `${error.name}: ${error.message}` : String(error)

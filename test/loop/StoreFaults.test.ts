@@ -68,6 +68,18 @@ const faults: Record<
     ends: "RunStoreError",
     does: () => Effect.uninterruptible(Effect.never)
   },
+  "breaks down": {
+    ends: "RunStoreError",
+    does: () => Effect.die(new Error("a bug"))
+  },
+  "interrupts itself": {
+    ends: "RunStoreError",
+    does: () => Effect.interrupt
+  },
+  "interrupts itself, and has written": {
+    ends: "RunStoreError",
+    does: (append) => Effect.andThen(append, Effect.interrupt)
+  },
   "is stale": {
     ends: "RunBusy",
     does: (_, runId) => Effect.fail(new RunStore.StaleWriter({ runId, expected: 0 }))
@@ -436,6 +448,29 @@ describe("a store that fails elsewhere", () => {
       assert.notInclude(reasons(yield* w.journal()), "defect")
     })
   )
+
+  const lease = (store: Store, over: Partial<RunStore.Lease>): Partial<Store> => ({
+    lease: (runId) => Effect.map(store.lease(runId), (lease) => ({ ...lease, ...over }))
+  })
+  const selfInterrupting: Record<string, (store: Store) => Partial<Store>> = {
+    "watching the inbox": () => ({ watchInbox: () => Stream.fromEffect(Effect.interrupt) }),
+    "reading the inbox": () => ({ inbox: () => Effect.interrupt }),
+    "keeping the lease": (store) => lease(store, { lost: Effect.interrupt }),
+    "checking the lease": (store) => lease(store, { check: Effect.interrupt })
+  }
+  for (const [what, over] of Object.entries(selfInterrupting)) {
+    it.effect(`${what} interrupts itself: RunStoreError, and nobody has stopped the run`, () =>
+      Effect.gen(function* () {
+        const script = [call("slow_read", { path: "a" }), call("delete_file", { path: "d" })]
+        const w = yield* world(script, { store: (store) => ({ ...store, ...over(store) }) })
+        const exit = yield* during(minutes, w.in(Agent.run(agent, "go", { runId: "r" })))
+        assert(Exit.isFailure(exit))
+        const error = Cause.squash(exit.cause) as { readonly _tag: string }
+        assert.strictEqual(error._tag, "RunStoreError")
+        assert.deepStrictEqual(reasons(yield* w.journal()), [])
+      })
+    )
+  }
 
   it.effect("a defect of the store is no defect of the run", () =>
     Effect.gen(function* () {
