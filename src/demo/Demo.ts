@@ -202,7 +202,7 @@ export const run = Effect.fnUntraced(function* (name: Catalogue.Name, options: O
   })
 
   // Loading the tokenizer takes longer than most scenarios, and is not what they measure.
-  yield* Tokens.tokenizer
+  yield* Tokens.load
   return yield* Effect.gen(function* () {
     const before = yield* Clock.monotonicTimeNanos
     yield* stoppedAfter(untilNobodyIsAsked, options.stopAfter).pipe(watched(options.afterTools))

@@ -97,7 +97,7 @@ export const layer = (
 
   const service = Effect.gen(function* () {
     // Loaded before the first request: under a test clock, real time must not pass in the middle of a run.
-    if (options.usage === undefined || options.usage === "counted") yield* Tokens.tokenizer
+    if (options.usage === undefined || options.usage === "counted") yield* Tokens.load
     const player = Playback.make(script, options)
     const play = (request: LanguageModel.ProviderOptions) =>
       Effect.flatMap(RequestParams.RequestParams, (params) =>

@@ -6,7 +6,7 @@
  *
  * The vocabulary takes a good part of a second to load, so nothing loads it before the first count.
  *
- * The effects here count a long text chunk by chunk and let other fibers go on in between; a `Tokenizer` counts at once.
+ * A long text is counted chunk by chunk, and other fibers go on in between. What was counted before is kept for a while.
  * An unbroken run of letters, symbols or blanks that is longer than 768 bytes is counted in pieces: a token or two too
  * many or too few for each, which is a percent or two at most.
  *
@@ -21,27 +21,20 @@ import * as Effect from "effect/Effect"
 import * as BytePairs from "./BytePairs.ts"
 import * as Wire from "./Wire.ts"
 
-/** What is counted, each as what a count is here. */
-interface Counts<Count> {
+/** Counting, step by step: what counts a long text says so after each chunk, so that others may go on in between. */
+type Counting = Generator<void, number>
+
+interface Counts {
   /** The tokens of a text. */
-  readonly text: (text: string) => Count
+  readonly text: (text: string) => Counting
   /** The prompt tokens of a request in wire form. */
   readonly request: (
     messages: ReadonlyArray<Wire.Message>,
     tools: ReadonlyArray<Wire.ToolDefinition>
-  ) => Count
+  ) => Counting
   /** The completion tokens of a reply in wire form. */
-  readonly reply: (content: string | null | undefined, calls: ReadonlyArray<Wire.ToolCall>) => Count
+  readonly reply: (content: string | null | undefined, calls: ReadonlyArray<Wire.ToolCall>) => Counting
 }
-
-/**
- * A loaded tokenizer. Its counts are pure; it keeps what it has counted before. It counts without a pause: about a second
- * for a megabyte, so for texts of any length `countText` and the like are better.
- */
-export interface Tokenizer extends Counts<number> {}
-
-/** Counting, step by step: what counts a long text says so after each chunk, so that others may go on in between. */
-type Counting = Generator<void, number>
 
 const cacheLimit = 4 * 1024 * 1024
 
@@ -71,7 +64,7 @@ const closing = /(?<=[\p{L}\p{N}])[^\s\p{L}\p{N}\p{M}]+$/u
 /** As much of a message's end as is searched for them. */
 const searched = 256
 
-const make = (count: (chunk: string) => number): Counts<Counting> => {
+const make = (count: (chunk: string) => number): Counts => {
   let sincePause = 0
   const text = function* (text: string): Counting {
     let total = 0
@@ -122,12 +115,6 @@ const make = (count: (chunk: string) => number): Counts<Counting> => {
   }
 }
 
-const atOnce = (counting: Counting): number => {
-  let step = counting.next()
-  while (step.done !== true) step = counting.next()
-  return step.value
-}
-
 const letOthersGoOn = Effect.fnUntraced(function* (counting: Counting) {
   let step = counting.next()
   while (step.done !== true) {
@@ -137,13 +124,8 @@ const letOthersGoOn = Effect.fnUntraced(function* (counting: Counting) {
   return step.value
 })
 
-interface Loaded {
-  readonly counts: Counts<Counting>
-  readonly tokenizer: Tokenizer
-}
-
-let loaded: Loaded | undefined
-let loading: Promise<Loaded> | undefined
+let loaded: Counts | undefined
+let loading: Promise<Counts> | undefined
 
 /** A load that failed may be tried again. */
 const forget = (error: unknown): never => {
@@ -151,37 +133,34 @@ const forget = (error: unknown): never => {
   throw error
 }
 
-const load = async (): Promise<Loaded> => {
+const loadVocabulary = async (): Promise<Counts> => {
   const { default: vocabulary } = await import("js-tiktoken/ranks/o200k_base")
-  const counts = make(BytePairs.counter(vocabulary))
-  const tokenizer: Tokenizer = {
-    text: (text) => atOnce(counts.text(text)),
-    request: (messages, tools) => atOnce(counts.request(messages, tools)),
-    reply: (content, calls) => atOnce(counts.reply(content, calls))
-  }
-  loaded = { counts, tokenizer }
+  loaded = make(BytePairs.counter(vocabulary))
   return loaded
 }
 
-const current: Effect.Effect<Loaded> = Effect.suspend(() =>
-  loaded === undefined ? Effect.promise(() => (loading ??= load().catch(forget))) : Effect.succeed(loaded)
+const current: Effect.Effect<Counts> = Effect.suspend(() =>
+  loaded === undefined
+    ? Effect.promise(() => (loading ??= loadVocabulary().catch(forget)))
+    : Effect.succeed(loaded)
 )
 
-const counted = (of: (counts: Counts<Counting>) => Counting): Effect.Effect<number> =>
-  Effect.flatMap(current, ({ counts }) => letOthersGoOn(of(counts)))
+const counted = (of: (counts: Counts) => Counting): Effect.Effect<number> =>
+  Effect.flatMap(current, (counts) => letOthersGoOn(of(counts)))
 
 /**
- * The tokenizer of this process; the first use loads it.
+ * Loads the vocabulary, once in a process: for whoever cannot wait for it at the first count, such as a test with a
+ * `TestClock`, under which a run must not wait for what takes real time.
  *
  * @example
  * ```ts
  * import * as Effect from "effect/Effect"
  * import { Tokens } from "checkrein/provider"
  *
- * const count = Effect.map(Tokens.tokenizer, (tokens) => tokens.text("What is in the log?"))
+ * const count = Effect.andThen(Tokens.load, Tokens.countText("What is in the log?"))
  * ```
  */
-export const tokenizer: Effect.Effect<Tokenizer> = Effect.map(current, ({ tokenizer }) => tokenizer)
+export const load: Effect.Effect<void> = Effect.asVoid(current)
 
 /**
  * The tokens of a text.

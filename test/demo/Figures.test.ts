@@ -19,13 +19,12 @@ describe("the fixture", () => {
     "counts 204 prompt tokens in the first request, and ends its task with a full stop or question mark",
     () =>
       Effect.gen(function* () {
-        const tokens = yield* Tokens.tokenizer
         const tools = Object.values(LogTools.toolkit.tools)
         const messages: ReadonlyArray<Wire.Message> = [
           { role: "system", content: LogTools.instructions },
           { role: "user", content: LogTools.task }
         ]
-        assert.strictEqual(tokens.request(messages, Wire.tools(tools)), 204)
+        assert.strictEqual(yield* Tokens.countWireRequest(messages, Wire.tools(tools)), 204)
         assert.match(LogTools.task, /[.?]$/)
         assert.deepStrictEqual(
           tools.map((tool) => tool.name),

@@ -30,7 +30,7 @@ const settled = Effect.promise(async () => {
 /** Runs an effect on the TestClock, which moves on whenever nothing else can happen. */
 export const onTestClock = <A, E, R>(effect: Effect.Effect<A, E, R>, step: number) =>
   Effect.gen(function* () {
-    yield* Tokens.tokenizer
+    yield* Tokens.load
     const fiber = yield* Effect.forkChild(effect)
     yield* settled
     while (fiber.pollUnsafe() === undefined) {

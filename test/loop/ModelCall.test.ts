@@ -492,7 +492,7 @@ describe("a reply that is cut off", () => {
     "a stream that breaks after some text: its text is kept, its cost counts, and the run goes on",
     () =>
       Effect.gen(function* () {
-        yield* Tokens.tokenizer // what a broken stream has used is counted
+        yield* Tokens.load // what a broken stream has used is counted
         const w = yield* world([text("one two three four", { breakAfter: 2 }), text("done")])
         const seen = yield* forked(w.in(streamed)).pipe(
           Effect.flatMap((fiber) => awaited(fiber, minutes)),
@@ -513,7 +513,7 @@ describe("a reply that is cut off", () => {
 
   it.effect("a stream that breaks inside a call: the call is not run", () =>
     Effect.gen(function* () {
-      yield* Tokens.tokenizer // what a broken stream has used is counted
+      yield* Tokens.load // what a broken stream has used is counted
       const w = yield* world([
         turn(
           text("Wait. "),
@@ -534,7 +534,7 @@ describe("a reply that is cut off", () => {
 
   it.effect("a stream that breaks after a whole call: the call is not run", () =>
     Effect.gen(function* () {
-      yield* Tokens.tokenizer // what a broken stream has used is counted
+      yield* Tokens.load // what a broken stream has used is counted
       const w = yield* world([])
       const model = rawModel(
         () => [],
@@ -577,7 +577,7 @@ describe("a reply that is cut off", () => {
 
   it.effect("a stream with an error part in it: an incomplete turn, not a whole one", () =>
     Effect.gen(function* () {
-      yield* Tokens.tokenizer // what a broken stream has used is counted
+      yield* Tokens.load // what a broken stream has used is counted
       const w = yield* world([])
       const model = rawModel(
         () => [],
@@ -615,7 +615,7 @@ describe("a reply that is cut off", () => {
 
   it.effect("a stream that breaks every time: ProviderUnavailable in the end, with what it cost", () =>
     Effect.gen(function* () {
-      yield* Tokens.tokenizer // what a broken stream has used is counted
+      yield* Tokens.load // what a broken stream has used is counted
       const w = yield* world(Array.from({ length: 30 }, () => text("one two three", { breakAfter: 1 })))
       const fiber = yield* forked(w.in(Effect.exit(streamed)))
       yield* Effect.flatten(awaited(fiber, 30 * minutes))

@@ -153,7 +153,7 @@ export interface World {
 export const world = (replies: ReadonlyArray<Scripted.Line>, options: Options = {}): Effect.Effect<World> =>
   Effect.gen(function* () {
     // Loading it takes real time, which the TestClock does not wait for.
-    if (options.usage === "counted" || options.usage === "omitted") yield* Tokens.tokenizer
+    if (options.usage === "counted" || options.usage === "omitted") yield* Tokens.load
     const store = yield* MemoryRunStore.make
     const requests: Array<Request> = []
     const work: Work = { started: [], finished: [], interrupted: [] }

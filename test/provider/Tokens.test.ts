@@ -79,11 +79,12 @@ describe("Tokens", () => {
     { entries: Schema.Array(Entry).pipe(Schema.check(Schema.isMaxLength(6))) },
     ({ entries }) =>
       Effect.gen(function* () {
-        const tokens = yield* Tokens.tokenizer
         const all = entries.map(toWire)
         for (let length = 0; length <= all.length; length++) {
           const some = all.slice(0, length)
-          expect(tokens.request(some, [])).toBe(tokens.text(JSON.stringify(some)) + tokens.text("[]"))
+          const whole = yield* Tokens.countText(JSON.stringify(some))
+          const noTools = yield* Tokens.countText("[]")
+          expect(yield* Tokens.countWireRequest(some, [])).toBe(whole + noTools)
         }
       }),
     { arbitrary: { runs: 1_500 } }
@@ -140,7 +141,7 @@ describe("Tokens", () => {
 
   it.live("lets other fibers go on while a long text without a word boundary is counted", () =>
     Effect.gen(function* () {
-      yield* Tokens.tokenizer
+      yield* Tokens.load
       let beats = 0
       const pulse = Effect.forever(
         Effect.andThen(
@@ -157,7 +158,7 @@ describe("Tokens", () => {
 
   it.live("a count that is no longer wanted ends at once", () =>
     Effect.gen(function* () {
-      yield* Tokens.tokenizer
+      yield* Tokens.load
       const ended = yield* Effect.timeoutOption(Tokens.countText("═".repeat(20_000_000)), "20 millis")
       expect(Option.isNone(ended)).toBe(true)
     })
