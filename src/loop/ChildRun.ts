@@ -1,13 +1,11 @@
 /**
- * How a run that was started inside a tool call reaches the run around it: what it may tell while it runs, and the
- * three ways in which its end is more than a tool's failure. They are raised as defects, which pass any handler, and
- * only the loop knows them.
+ * How a run that was started inside a tool call reaches the run around it: what it may tell while it runs, and how it
+ * ends.
  */
 import * as Context from "effect/Context"
 import type { Suspension } from "../run/RunEvent.ts"
 import * as RunState from "../run/RunState.ts"
 import type { RunBusy, RunStoreError } from "../store/RunStore.ts"
-import type { Refused } from "./Refused.ts"
 
 /** What a child run has used, its own children included: totals, not differences. */
 export interface ChildUse {
@@ -57,40 +55,26 @@ export const IsAgent = Context.Reference<boolean>("checkrein/loop/IsAgent", {
   defaultValue: () => false
 })
 
-/** The child waits for somebody: the parent's call is suspended with it. */
-export class ChildSuspended {
-  readonly suspension: Suspension
-  constructor(suspension: Suspension) {
-    this.suspension = suspension
-  }
-}
+/**
+ * What the end of a child run is for the call that has started it, where that is more than a tool's failure:
+ *
+ * - `Suspended`: it waits for somebody, and so does the call
+ * - `ChildLeftOff`: it was told to leave off, as its parent is, and the call goes on when the parent is resumed
+ * - `ChildEnded`: it has no answer. `content` are the harness's words, which no policy rewords; `detail` is for the journal
+ * - `ChildStuck`: its store failed, or somebody else drives it; nothing is known that could be told a model
+ * - `ChildRefused`: how its agent was made or is run is wrong, so that nothing ran, and trying again is no use
+ */
+export type ChildOutcome =
+  | { readonly _tag: "Suspended"; readonly suspension: Suspension }
+  | { readonly _tag: "ChildLeftOff" }
+  | { readonly _tag: "ChildEnded"; readonly content: string; readonly detail: string }
+  | { readonly _tag: "ChildStuck"; readonly error: RunBusy | RunStoreError }
+  | { readonly _tag: "ChildRefused"; readonly problem: string }
 
-/** The child was told to leave off, as its parent is: the call goes on when the parent is resumed. */
-export class ChildLeftOff {}
-
-/** The child has ended without an answer. These are the harness's words, so no policy rewords them. */
-export class ChildEnded {
-  readonly words: string
-  /** For the journal alone. */
-  readonly detail: string
-  constructor(words: string, detail: string) {
-    this.words = words
-    this.detail = detail
-  }
-}
-
-/** The child's store failed, or somebody else drives it: nothing is known that could be told a model. */
-export class ChildStuck {
-  readonly error: RunBusy | RunStoreError
-  constructor(error: RunBusy | RunStoreError) {
-    this.error = error
-  }
-}
-
-/** The child was refused before anything ran: how its agent was made or is run is wrong, and trying again is no use. */
-export class ChildRefused {
-  readonly error: Refused
-  constructor(error: Refused) {
-    this.error = error
+/** Such an end on its way to the loop: a defect, for that passes any handler in between. */
+export class ChildSignal {
+  readonly outcome: ChildOutcome
+  constructor(outcome: ChildOutcome) {
+    this.outcome = outcome
   }
 }

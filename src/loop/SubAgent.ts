@@ -13,16 +13,7 @@ import { suspends } from "../run/Waiting.ts"
 import { load, RunBusy, RunStoreError } from "../store/RunStore.ts"
 import { CurrentCall } from "../tool/CurrentCall.ts"
 import * as ToolFailure from "../tool/ToolFailure.ts"
-import {
-  ChildEnded,
-  ChildLeftOff,
-  ChildLink,
-  ChildRefused,
-  ChildStuck,
-  ChildSuspended,
-  type ChildUse,
-  useOf
-} from "./ChildRun.ts"
+import { ChildLink, type ChildOutcome, ChildSignal, type ChildUse, useOf } from "./ChildRun.ts"
 import type { Definition } from "./Definition.ts"
 import { Drain, isRequested } from "./Drain.ts"
 import * as LeftUnknown from "./LeftUnknown.ts"
@@ -61,11 +52,14 @@ const found = ({ messages }: RunState.RunState): string => {
   return before > 0 ? `the last ${resultsTold} of ${results.length} results: ${told}` : told
 }
 
-const isStuck = (error: unknown): error is ChildStuck["error"] =>
-  error instanceof RunBusy || error instanceof RunStoreError
+const signal = (outcome: ChildOutcome) => Effect.die(new ChildSignal(outcome))
 
-const raised = (error: unknown): unknown =>
-  isStuck(error) ? new ChildStuck(error) : isRefused(error) ? new ChildRefused(error) : error
+const raise = (error: unknown): Effect.Effect<never> => {
+  if (error instanceof RunBusy || error instanceof RunStoreError) {
+    return signal({ _tag: "ChildStuck", error })
+  }
+  return isRefused(error) ? signal({ _tag: "ChildRefused", problem: error.message }) : Effect.die(error)
+}
 
 /**
  * Why a child ended, without its insides: what failed in it is in its own journal. What a tool has failed with for good
@@ -134,7 +128,7 @@ export const call = (
         Effect.gen(function* () {
           const stopped = inside.runId === undefined ? undefined : yield* cancelled(inside.runId)
           if (stopped !== undefined) return stopped
-          return yield* isRequested(drain) ? Effect.die(new ChildLeftOff()) : Effect.failCause(cause)
+          return yield* isRequested(drain) ? signal({ _tag: "ChildLeftOff" }) : Effect.failCause(cause)
         })
       )
     )
@@ -148,17 +142,17 @@ export const call = (
       return { ending, left: waits ? undefined : yield* LeftUnknown.suspensionOf(ending.run) }
     })
     const { ending, left } = yield* Effect.catch(settled, (error) =>
-      Effect.die(link === undefined ? error : raised(error))
+      link === undefined ? Effect.die(error) : raise(error)
     )
     link?.charge(useOf(ending.run))
     if (ending._tag === "Completed") return ending.output
     const words = Words.childEnded(definition.name, reasonOf(ending), found(ending.run))
     if (link === undefined) return yield* ToolFailure.recoverable(words)
     const { reason } = ending.run
-    if (left !== undefined) return yield* Effect.die(new ChildSuspended(left))
-    return yield* Effect.die(
-      suspends(reason)
-        ? new ChildSuspended(suspensionOf(ending.run, reason))
-        : new ChildEnded(words, ending.message)
+    const suspension = left ?? (suspends(reason) ? suspensionOf(ending.run, reason) : undefined)
+    return yield* signal(
+      suspension === undefined
+        ? { _tag: "ChildEnded", content: words, detail: ending.message }
+        : { _tag: "Suspended", suspension }
     )
   })

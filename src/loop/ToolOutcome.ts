@@ -8,18 +8,11 @@ import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import type { Ending } from "../run/NextStep.ts"
 import * as Repetition from "../run/Repetition.ts"
-import type { Body, Suspension } from "../run/RunEvent.ts"
+import type { Body } from "../run/RunEvent.ts"
 import type { PendingCall, RunState } from "../run/RunState.ts"
 import type * as Operation from "../tool/Operation.ts"
 import { recoverable, ToolFailure } from "../tool/ToolFailure.ts"
-import {
-  ChildEnded,
-  ChildLeftOff,
-  ChildRefused,
-  ChildStuck,
-  ChildSuspended,
-  type ChildUse
-} from "./ChildRun.ts"
+import { type ChildOutcome, ChildSignal, type ChildUse } from "./ChildRun.ts"
 import * as Digest from "./Digest.ts"
 import type { Job } from "./Job.ts"
 import type { Journal } from "./Journal.ts"
@@ -45,11 +38,7 @@ export type Outcome =
     }
   | { readonly _tag: "WrongArguments"; readonly content: string }
   | { readonly _tag: "Unknown"; readonly detail: string; readonly mayRun?: boolean }
-  | { readonly _tag: "Suspended"; readonly suspension: Suspension }
-  | { readonly _tag: "ChildEnded"; readonly content: string; readonly detail: string }
-  | { readonly _tag: "ChildRefused"; readonly problem: string }
-  | { readonly _tag: "ChildLeftOff" }
-  | { readonly _tag: "ChildStuck"; readonly error: ChildStuck["error"] }
+  | ChildOutcome
 
 /** An output as the model sees it: a string as it stands, anything else as JSON; `undefined` if JSON cannot carry it. */
 export const contentOf = ({ encodedResult, modelOutput }: Output): string | undefined => {
@@ -129,14 +118,7 @@ export const ofRan = (tool: Tool.Any, call: PendingCall, ran: Ran): Outcome => {
 /** What an execution means that ended with a failure, a defect or an interruption from inside. */
 export const ofCause = (tool: Tool.Any, call: PendingCall, cause: Cause.Cause<unknown>): Outcome => {
   for (const reason of cause.reasons) {
-    if (!Cause.isDieReason(reason)) continue
-    const { defect } = reason
-    if (defect instanceof ChildSuspended) return { _tag: "Suspended", suspension: defect.suspension }
-    if (defect instanceof ChildEnded)
-      return { _tag: "ChildEnded", content: defect.words, detail: defect.detail }
-    if (defect instanceof ChildRefused) return { _tag: "ChildRefused", problem: defect.error.message }
-    if (defect instanceof ChildLeftOff) return { _tag: "ChildLeftOff" }
-    if (defect instanceof ChildStuck) return { _tag: "ChildStuck", error: defect.error }
+    if (Cause.isDieReason(reason) && reason.defect instanceof ChildSignal) return reason.defect.outcome
   }
   const failure = Cause.findErrorOption(cause)
   if (Option.isSome(failure)) {
