@@ -5,6 +5,7 @@
  * A run is a row with its summary, its events and its inbox. An append moves the row from one event number to the
  * next, and only if it still has the number that the writer expects: this is what keeps a second writer out.
  */
+import type * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Result from "effect/Result"
@@ -29,8 +30,12 @@ import * as SqlNews from "./SqlNews.ts"
 import * as SqlRetention from "./SqlRetention.ts"
 import * as SqlSchema from "./SqlSchema.ts"
 import * as SqlTransaction from "./SqlTransaction.ts"
-import { unattended } from "./TimeLimit.ts"
+import { atMost, inWorldTime, unattended } from "./TimeLimit.ts"
 import * as Wakeups from "./Wakeups.ts"
+
+const sendLimit = "10 seconds"
+// A run may have started thousands.
+const deletionLimit = "2 minutes"
 
 const decodeSummary = Schema.decodeUnknownResult(Schema.fromJsonString(RunSummary))
 
@@ -143,6 +148,21 @@ export const make: Effect.Effect<RunStore["Service"], RunStoreError, SqlClient.S
       FROM checkrein_runs WHERE run_id = ${""} ${lasting} RETURNING id`
     )
     const remove = SqlRetention.make(sql, transact)
+    // A file has no server that may not answer, and its client is told how long to wait.
+    const answered = <A, E>(
+      runId: string,
+      limit: string & Duration.Input,
+      advice: string,
+      effect: Effect.Effect<A, E | RunStoreError>
+    ): Effect.Effect<A, E | RunStoreError> =>
+      sql.onDialectOrElse({
+        pg: () => {
+          const problem = `it took longer than ${limit}; is the database reachable? ${advice}`
+          const late = () => Effect.fail(new RunStoreError({ runId, kind: "timed_out", problem }))
+          return inWorldTime(atMost(limit, late)(effect))
+        },
+        orElse: () => effect
+      })
     const readFor =
       (runId: string) =>
       <A>(rows: Effect.Effect<A, SqlError>): Effect.Effect<A, RunStoreError> =>
@@ -184,9 +204,12 @@ export const make: Effect.Effect<RunStore["Service"], RunStoreError, SqlClient.S
         SqlList.page(options, (options) => readFor("")(SqlList.rows(sql, options)), summaryOf),
 
       delete: (runId) =>
-        Effect.map(remove(runId), (runs) => {
-          for (const run of runs) wakeups.wake(`events ${run}`)
-        }),
+        Effect.map(
+          answered(runId, deletionLimit, "The run may be gone all the same", remove(runId)),
+          (runs) => {
+            for (const run of runs) wakeups.wake(`events ${run}`)
+          }
+        ),
 
       watch: (runId, from = 0) =>
         Wakeups.follow(wakeups, {
@@ -196,18 +219,23 @@ export const make: Effect.Effect<RunStore["Service"], RunStoreError, SqlClient.S
           after: (event) => event.seq + 1
         }),
 
-      send: (runId, command) =>
-        Effect.gen(function* () {
-          const [row] = yield* transact(runId, "power", (execute) =>
-            Effect.tap(execute(sendText, [runId, SqlInbox.encode(command), runId]), () =>
-              tell(execute, `inbox ${runId}`)
-            )
-          ).pipe(
-            // Another command got the number first.
-            Effect.retry({ while: isRepeated })
+      send: (runId, command) => {
+        const sent = transact(runId, "power", (execute) =>
+          Effect.tap(execute(sendText, [runId, SqlInbox.encode(command), runId]), () =>
+            tell(execute, `inbox ${runId}`)
           )
-          return row === undefined ? yield* new RunNotFound({ runId }) : Number(row.id)
-        }).pipe(Effect.ensuring(Effect.sync(() => wakeups.wake(`inbox ${runId}`)))),
+        ).pipe(
+          // Another command got the number first.
+          Effect.retry({ while: isRepeated }),
+          Effect.flatMap(([row]) =>
+            row === undefined ? Effect.fail(new RunNotFound({ runId })) : Effect.succeed(Number(row.id))
+          )
+        )
+        return Effect.ensuring(
+          answered(runId, sendLimit, "The command may have been recorded all the same", sent),
+          Effect.sync(() => wakeups.wake(`inbox ${runId}`))
+        )
+      },
 
       inbox: (runId, after) =>
         readFor(runId)(sql<{ id: number; body: string }>`

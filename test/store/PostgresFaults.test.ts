@@ -9,6 +9,7 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
 import * as Schedule from "effect/Schedule"
 import * as Stream from "effect/Stream"
 import * as SqlClient from "effect/sql/SqlClient"
@@ -139,6 +140,48 @@ describePostgres("an append whose connection is lost", () => {
 })
 
 describePostgres("a server that does not answer any more", () => {
+  proxied(
+    "keeps a command waiting for ten seconds, and then nobody knows whether it was recorded",
+    (store, proxy) =>
+      Effect.gen(function* () {
+        yield* store.append(append("a", 0))
+        yield* proxy.silence
+        const [duration, failure] = yield* Effect.timed(Effect.flip(store.send("a", cancel("stop"))))
+        expect(Duration.toSeconds(duration)).toBeGreaterThanOrEqual(9.9)
+        expect(Duration.toSeconds(duration)).toBeLessThan(20)
+        expect(failure).toMatchObject({ _tag: "RunStoreError", kind: "timed_out", runId: "a" })
+        expect(failure.message).toMatch(/longer than 10 seconds; .*may have been recorded all the same/)
+      })
+  )
+
+  proxied("keeps nobody waiting who has a limit of his own", (store, proxy) =>
+    Effect.gen(function* () {
+      yield* store.append(append("a", 0))
+      yield* proxy.silence
+      const asked: { readonly [name: string]: Effect.Effect<unknown, unknown> } = {
+        append: store.append(append("a", 1)),
+        read: store.read("a"),
+        summary: store.summary("a"),
+        list: store.list(),
+        delete: store.delete("a"),
+        watch: Stream.runDrain(store.watch("a")),
+        send: store.send("a", cancel("stop")),
+        inbox: store.inbox("a", 0),
+        watchInbox: Stream.runDrain(store.watchInbox("a", 0)),
+        isDriven: store.isDriven("a")
+      }
+      yield* Effect.forEach(
+        Object.entries(asked),
+        Effect.fnUntraced(function* ([name, effect]) {
+          const [duration, done] = yield* Effect.timed(Effect.timeoutOption(effect, "500 millis"))
+          expect(done, name).toEqual(Option.none())
+          expect(Duration.toSeconds(duration), name).toBeLessThan(3)
+        }),
+        { concurrency: "unbounded", discard: true }
+      )
+    })
+  )
+
   proxied(
     "delays the end of a run that is stopped by no more than an append may take",
     (store, proxy, other) =>
