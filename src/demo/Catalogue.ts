@@ -42,12 +42,16 @@ export const defaults: Settings = {
   repetition: "on"
 }
 
+/** Settings, as far as somebody has given them. */
+export type Given = { readonly [name in keyof Settings]?: Settings[name] | undefined }
+
 /**
  * The settings of a scenario, as far as nobody has said otherwise. The published measurements are of a harness without a
  * repetition guard, and most of their scenarios repeat themselves on purpose.
  */
-export const settingsOf = (name: Name, given: Partial<Settings> = {}): Settings => ({
-  ...defaults,
-  repetition: name === "investigate" ? "on" : "off",
-  ...given
+export const settingsOf = (name: Name, given: Given = {}): Settings => ({
+  toolErrors: given.toolErrors ?? defaults.toolErrors,
+  permanent: given.permanent ?? defaults.permanent,
+  dedupe: given.dedupe ?? defaults.dedupe,
+  repetition: given.repetition ?? (name === "investigate" ? "on" : "off")
 })

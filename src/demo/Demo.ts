@@ -24,7 +24,7 @@ import * as Provider from "./Provider.ts"
 import * as Scenario from "./Scenario.ts"
 
 /** How a scenario is run. Everything has a default. */
-export interface Options extends Partial<Catalogue.Settings> {
+export interface Options extends Catalogue.Given {
   /** The id to store the run under; by default `Scenario.newRunId`, so that the command line can resume it. */
   readonly runId?: string | undefined
   /** What the run may use, besides the defaults of the scenario. */
@@ -49,8 +49,7 @@ export interface Turn {
 }
 
 /** What came of a run. Money in USD, time in milliseconds. */
-export interface Result {
-  readonly scenario: Catalogue.Name
+export interface Outcome {
   readonly runId: string
   readonly status: RunState.RunState["status"]
   readonly reason: RunState.RunState["reason"]
@@ -61,6 +60,8 @@ export interface Result {
   readonly promptTokens: number
   readonly completionTokens: number
   readonly costUsd: number
+  /** The price of the model is not known, and it counts as free. */
+  readonly unpriced?: true
   readonly perTurn: ReadonlyArray<Turn>
   /** The model's answer, a structured one as JSON; empty when there is none. */
   readonly answer: string
@@ -70,6 +71,11 @@ export interface Result {
   readonly handoff: Handoff.Handoff | null
   /** How long it took, from the start of the run to its end. */
   readonly ms: number
+}
+
+/** What came of a scenario. */
+export interface Result extends Outcome {
+  readonly scenario: Catalogue.Name
 }
 
 /** How a scenario may fail that has no result. */
@@ -94,13 +100,11 @@ const handoffOf = (state: RunState.RunState): Handoff.Handoff | null => {
 }
 
 /** What is known of a stored run. What it has deleted is told by its journal, unless the world itself is at hand. */
-export const resultOf = (
-  scenario: Catalogue.Name,
+export const outcomeOf = (
   { events, state }: Stored,
   ms: number = state.elapsedMs,
   deleted: ReadonlyArray<string> = Fixture.restore(events).deleted
-): Result => ({
-  scenario,
+): Outcome => ({
   runId: state.runId,
   status: state.status,
   reason: state.reason,
@@ -110,6 +114,7 @@ export const resultOf = (
   promptTokens: state.usage.promptTokens,
   completionTokens: state.usage.completionTokens,
   costUsd: state.costUsd,
+  ...(state.unpriced === undefined ? undefined : { unpriced: state.unpriced }),
   perTurn: events.flatMap((event) =>
     event.type === "turn"
       ? [
@@ -125,6 +130,12 @@ export const resultOf = (
   deleted,
   handoff: handoffOf(state),
   ms
+})
+
+/** What is known of the stored run of a scenario. */
+export const resultOf = (scenario: Catalogue.Name, ...known: Parameters<typeof outcomeOf>): Result => ({
+  scenario,
+  ...outcomeOf(...known)
 })
 
 /** Watches for the moment when the tool results of a turn are all in the store. */
@@ -178,13 +189,7 @@ const stoppedAfter = <E, R>(effect: Effect.Effect<void, E, R>, after: Duration.I
  */
 export const run = Effect.fnUntraced(function* (name: Catalogue.Name, options: Options = {}) {
   const { approve = "none", provider = "in-process" } = options
-  const { dedupe, permanent, repetition, toolErrors } = options
-  const settings = Catalogue.settingsOf(name, {
-    ...(toolErrors === undefined ? undefined : { toolErrors }),
-    ...(permanent === undefined ? undefined : { permanent }),
-    ...(dedupe === undefined ? undefined : { dedupe }),
-    ...(repetition === undefined ? undefined : { repetition })
-  })
+  const settings = Catalogue.settingsOf(name, options)
   const runId = options.runId ?? (yield* Scenario.newRunId(name, settings))
   const { agent, deleted, task } = Scenario.stage(name, settings)
   const model = Provider.layer(Scenario.script[name], {
