@@ -24,10 +24,10 @@ const model = Layer.unwrap(
       return Models.layer(Option.none(), "nothing")
     }
     yield* Output.note("LLM_BASE_URL is not set: a log analyst made of rules answers, and no model.")
-    const [Analyst, Scripted] = yield* Effect.promise(() =>
-      Promise.all([import("../demo/Analyst.ts"), import("../provider/Scripted.ts")])
+    const [RuleModel, Scripted] = yield* Effect.promise(() =>
+      Promise.all([import("../demo/RuleModel.ts"), import("../provider/Scripted.ts")])
     )
-    return Scripted.layer(Analyst.script)
+    return Scripted.layer(RuleModel.script)
   })
 )
 

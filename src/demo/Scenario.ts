@@ -16,13 +16,13 @@ import type * as Script from "../provider/Script.ts"
 import type { LimitsInput } from "../run/Limits.ts"
 import type { RunEvent } from "../run/RunEvent.ts"
 import { RunStore, type RunStoreError } from "../store/RunStore.ts"
-import * as Analyst from "./Analyst.ts"
 import * as Catalogue from "./Catalogue.ts"
 import * as Fixture from "./Fixture.ts"
 import * as Investigation from "./Investigation.ts"
 import * as InvestigationTools from "./InvestigationTools.ts"
 import * as LogTools from "./LogTools.ts"
 import * as Provider from "./Provider.ts"
+import * as RuleModel from "./RuleModel.ts"
 import * as Scripts from "./Scripts.ts"
 
 /** The model of each scenario. */
@@ -40,7 +40,7 @@ export const script: { readonly [name in Catalogue.Name]: Script.Script } = {
 }
 
 /** Every script of the demo, the rule-made analyst included. */
-export const scripts: ReadonlyArray<Script.Script> = [...Object.values(script), Analyst.script]
+export const scripts: ReadonlyArray<Script.Script> = [...Object.values(script), RuleModel.script]
 
 /** What every script costs, in USD per million tokens. */
 export const prices: Layer.Layer<never> = PriceBook.layer(

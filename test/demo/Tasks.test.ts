@@ -1,8 +1,8 @@
 /** Six tasks, put to the analyst that is made of rules, in-process and at the scripted endpoint. */
 import { assert, describe } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import * as Analyst from "../../src/demo/Analyst.ts"
 import * as Provider from "../../src/demo/Provider.ts"
+import * as RuleModel from "../../src/demo/RuleModel.ts"
 import * as Tasks from "../../src/demo/Tasks.ts"
 import { inMemory, providers } from "./support.ts"
 
@@ -41,7 +41,7 @@ for (const { provider, test } of providers) {
             })
             assert.match(outcomes[index]?.answer ?? "", answer)
           }
-        }).pipe(Effect.provide(Provider.layer(Analyst.script, { provider })), Effect.orDie)
+        }).pipe(Effect.provide(Provider.layer(RuleModel.script, { provider })), Effect.orDie)
       ))
   })
 }

@@ -2,10 +2,11 @@
  * The scripts of the demo as subjects of the crash kit: each with its agent in a world of its own, which is new in each
  * run.
  */
-import * as Analyst from "../../src/demo/Analyst.ts"
+
 import * as Catalogue from "../../src/demo/Catalogue.ts"
 import * as Fixture from "../../src/demo/Fixture.ts"
 import * as LogTools from "../../src/demo/LogTools.ts"
+import * as RuleModel from "../../src/demo/RuleModel.ts"
 import * as Scenario from "../../src/demo/Scenario.ts"
 import { Scripted } from "../../src/provider/index.ts"
 
@@ -42,7 +43,7 @@ export const demos = [
       restored: (runId) => Scenario.restored(runId, name, Catalogue.settingsOf(name))
     })
   ),
-  demoOf(Analyst.script, LogTools.task, {
+  demoOf(RuleModel.script, LogTools.task, {
     agent: () => Scenario.agent(Catalogue.defaults, Fixture.make()),
     restored: (runId) => Scenario.restored(runId, "plan", Catalogue.defaults)
   })
