@@ -7,12 +7,7 @@ import { scripts as demo } from "../demo/Scenario.ts"
 import * as ScriptedServer from "../provider/ScriptedServer.ts"
 import * as BuiltInScript from "./BuiltInScript.ts"
 import * as Output from "./Output.ts"
-
-/** What `checkrein provider` was given. */
-export interface Input {
-  readonly port: Option.Option<number>
-  readonly json: boolean
-}
+import type { Input } from "./ProviderCommand.ts"
 
 const scripts = [BuiltInScript.script, ...demo]
 

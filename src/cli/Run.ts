@@ -12,20 +12,8 @@ import * as Hint from "./Hint.ts"
 import * as LimitFlags from "./LimitFlags.ts"
 import * as Models from "./Models.ts"
 import { UsageError } from "./Output.ts"
+import type { Input } from "./RunCommand.ts"
 import * as Store from "./Store.ts"
-
-/** What `checkrein run` was given. */
-export interface Input extends LimitFlags.Values {
-  readonly task: string
-  readonly root: Option.Option<string>
-  readonly agent: Option.Option<string>
-  readonly model: Option.Option<string>
-  readonly store: string
-  readonly json: boolean
-  readonly trace: Option.Option<string>
-  readonly repetition: Option.Option<"on" | "off">
-  readonly tag: ReadonlyArray<string>
-}
 
 // No vowels and nothing that looks like something else: ids are typed by people, and should spell no words.
 const letters = "bcdfghjkmnpqrstvwxz23456789"

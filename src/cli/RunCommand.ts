@@ -4,8 +4,8 @@
 import * as Argument from "effect/cli/Argument"
 import * as Command from "effect/cli/Command"
 import * as Flag from "effect/cli/Flag"
-import * as Effect from "effect/Effect"
 import * as LimitFlags from "./LimitFlags.ts"
+import { loaded } from "./Loaded.ts"
 import * as Output from "./Output.ts"
 import * as Store from "./Store.ts"
 
@@ -52,34 +52,38 @@ const description = `Runs an agent on a task, with live progress on stderr and t
   Exit code: 0 answered, 1 error, 2 wrong usage, 3 stopped short of an answer, 130 Ctrl-C, 143 SIGTERM. A run that
   stopped is kept in the store, and the way to go on is printed.`
 
+const flags = {
+  task: Argument.String("task").pipe(Argument.withDescription("What the agent is asked")),
+  root: named(
+    "root",
+    "DIR",
+    "The directory that the built-in agent may look into (default: the current one)"
+  ),
+  agent,
+  model,
+  ...LimitFlags.flags,
+  repetition,
+  tag: Flag.String("tag").pipe(
+    Flag.withMetavar("TAG"),
+    Flag.withDescription("What to list and delete the run by; may be given several times"),
+    Flag.atLeast(0)
+  ),
+  store: Store.flag,
+  json: Output.json,
+  trace
+}
+
+/** What the command was given. */
+export interface Input extends Command.Command.Config.Infer<typeof flags> {}
+
 /** The command. */
 export const command = Command.make(
   "run",
-  {
-    task: Argument.String("task").pipe(Argument.withDescription("What the agent is asked")),
-    root: named(
-      "root",
-      "DIR",
-      "The directory that the built-in agent may look into (default: the current one)"
-    ),
-    agent,
-    model,
-    ...LimitFlags.flags,
-    repetition,
-    tag: Flag.String("tag").pipe(
-      Flag.withMetavar("TAG"),
-      Flag.withDescription("What to list and delete the run by; may be given several times"),
-      Flag.atLeast(0)
-    ),
-    store: Store.flag,
-    json: Output.json,
-    trace
-  },
-  (input) =>
-    Effect.flatMap(
-      Effect.promise(() => import("./Run.ts")),
-      ({ run }) => run(input)
-    )
+  flags,
+  loaded(
+    () => import("./Run.ts"),
+    ({ run }) => run
+  )
 ).pipe(
   Command.withDescription(description),
   Command.withShortDescription("Run an agent on a task"),

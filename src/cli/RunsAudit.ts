@@ -6,14 +6,8 @@ import * as Effect from "effect/Effect"
 import { plain } from "../run/PlainText.ts"
 import * as Audit from "../testing/Audit.ts"
 import * as Output from "./Output.ts"
+import type * as Flags from "./RunsFlags.ts"
 import * as StoredRun from "./StoredRun.ts"
-
-/** What `checkrein runs audit` was given. */
-export interface Input {
-  readonly id: string
-  readonly store: string
-  readonly json: boolean
-}
 
 const count = (n: number, one: string, many: string): string => `${n} ${n === 1 ? one : many}`
 
@@ -44,7 +38,7 @@ const screen = (report: Audit.Report): string => {
 }
 
 /** Audits a run; ends with 3 if a law is broken. */
-export const audit = ({ id, json, store }: Input) =>
+export const audit = ({ id, json, store }: Flags.Audit) =>
   Effect.gen(function* () {
     const report = yield* Audit.run(id)
     yield* Output.result(json, { ...report }, screen(report))

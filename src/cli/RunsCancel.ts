@@ -9,15 +9,8 @@ import { plain } from "../run/PlainText.ts"
 import { RunStore, type RunSummary } from "../store/RunStore.ts"
 import * as Ending from "./Ending.ts"
 import * as Output from "./Output.ts"
+import type * as Flags from "./RunsFlags.ts"
 import * as StoredRun from "./StoredRun.ts"
-
-/** What `checkrein runs cancel` was given. */
-export interface Input {
-  readonly id: string
-  readonly reason: string
-  readonly store: string
-  readonly json: boolean
-}
 
 /** Whether there is nothing to stop. */
 const isOver = ({ reason, status }: RunSummary): boolean =>
@@ -27,7 +20,7 @@ const isOver = ({ reason, status }: RunSummary): boolean =>
  * Waits for the driver to stop the run. One that has died is not told from one that is slow before its right ends; then
  * the run is stopped from here.
  */
-const untilStopped = Effect.fnUntraced(function* ({ id, reason }: Input, seq: number) {
+const untilStopped = Effect.fnUntraced(function* ({ id, reason }: Flags.Cancel, seq: number) {
   const store = yield* RunStore
   const most = yield* StoredRun.deadFor
   const stops = Stream.runHead(Stream.filter(store.watch(id, seq), ({ type }) => type === "run_stopped"))
@@ -48,7 +41,7 @@ const untilStopped = Effect.fnUntraced(function* ({ id, reason }: Input, seq: nu
 })
 
 /** Stops a run: at once if nobody drives it, or else by asking its driver, whose answer is waited for. */
-export const cancel = (input: Input) =>
+export const cancel = (input: Flags.Cancel) =>
   Effect.gen(function* () {
     const { id, json, reason } = input
     const store = yield* RunStore

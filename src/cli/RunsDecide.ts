@@ -14,20 +14,9 @@ import * as AgentOf from "./AgentOf.ts"
 import * as Ending from "./Ending.ts"
 import * as Output from "./Output.ts"
 import * as Password from "./Password.ts"
+import type * as Flags from "./RunsFlags.ts"
 import * as Resume from "./RunsResume.ts"
 import * as StoredRun from "./StoredRun.ts"
-
-/** What these commands share. */
-interface Said extends Resume.Driving {
-  readonly id: string
-  readonly by: Option.Option<string>
-  readonly resume: boolean
-}
-
-/** What the commands about a call share. */
-export interface Input extends Said {
-  readonly call: Option.Option<string>
-}
 
 type Call = RunSummary["approvals"][number]
 
@@ -62,7 +51,7 @@ const meant = (
  * Looks whether the run can be resumed, as far as that can be told before anything is said about it: what is recorded
  * stays so, and whoever asks for both wants both.
  */
-const ready = Effect.fnUntraced(function* (input: Said) {
+const ready = Effect.fnUntraced(function* (input: Flags.Said) {
   if (input.resume) yield* AgentOf.ofRun(yield* rootOf(input.id), input.agent)
 })
 
@@ -87,7 +76,7 @@ interface Recorded {
 }
 
 /** Says what was recorded, and how to resume, or resumes. */
-const afterwards = (input: Said, { callId, recorded, runId, text }: Recorded) =>
+const afterwards = (input: Flags.Said, { callId, recorded, runId, text }: Recorded) =>
   Effect.gen(function* () {
     const root = yield* rootOf(runId)
     if (input.resume) {
@@ -113,7 +102,7 @@ const about = ({ callId, runId, tool }: Call, recorded: string): Recorded => ({
 })
 
 /** Who decides: the user of the operating system, if nobody is named. */
-const byWhom = ({ by }: Said) =>
+const byWhom = ({ by }: Flags.Said) =>
   Effect.sync(() => Option.getOrUndefined(by) ?? Password.osUser() ?? "unknown")
 
 /** Arguments as they were typed. */
@@ -128,9 +117,7 @@ const readArgs = Effect.fnUntraced(function* (text: string) {
 })
 
 /** Approves a call, with other arguments if some are given; `expires` is how long it may take to start, in milliseconds. */
-export const approve = (
-  input: Input & { readonly args: Option.Option<string>; readonly expires: Option.Option<number> }
-) =>
+export const approve = (input: Flags.Approve) =>
   Effect.gen(function* () {
     const args = Option.isNone(input.args) ? undefined : yield* readArgs(input.args.value)
     const store = yield* RunStore
@@ -148,7 +135,7 @@ export const approve = (
   }).pipe(StoredRun.inStore(input.store))
 
 /** Rejects a call; the model is told the reason. */
-export const reject = (input: Input & { readonly reason: Option.Option<string> }) =>
+export const reject = (input: Flags.Reject) =>
   Effect.gen(function* () {
     const store = yield* RunStore
     const summary = yield* store.summary(input.id)
@@ -159,7 +146,7 @@ export const reject = (input: Input & { readonly reason: Option.Option<string> }
   }).pipe(StoredRun.inStore(input.store))
 
 /** Answers the question of a run, or of one that it has started. */
-export const answer = (input: Said & { readonly text: string }) =>
+export const answer = (input: Flags.Answer) =>
   Effect.gen(function* () {
     if (input.text.trim() === "") return yield* new Output.UsageError({ message: "the answer is empty" })
     const store = yield* RunStore
@@ -174,13 +161,7 @@ export const answer = (input: Said & { readonly text: string }) =>
   }).pipe(StoredRun.inStore(input.store))
 
 /** Says what became of a call of unknown outcome. */
-export const resolve = (
-  input: Omit<Input, "call"> & {
-    readonly call: string
-    readonly outcome: "happened" | "did-not-happen"
-    readonly result: Option.Option<string>
-  }
-) =>
+export const resolve = (input: Flags.Resolve) =>
   Effect.gen(function* () {
     const store = yield* RunStore
     const summary = yield* store.summary(input.id)

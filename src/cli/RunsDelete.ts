@@ -7,26 +7,13 @@ import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { plain } from "../run/PlainText.ts"
-import type { RunStatus } from "../run/RunEvent.ts"
 import { deleteOlderThan, RunStore, rootOf } from "../store/RunStore.ts"
 import * as Ending from "./Ending.ts"
 import * as Output from "./Output.ts"
+import type * as Flags from "./RunsFlags.ts"
 import * as StoredRun from "./StoredRun.ts"
 
-/** What `checkrein runs delete` was given. */
-export interface Input {
-  readonly id: Option.Option<string>
-  readonly olderThan: Option.Option<number>
-  /** Of any age. */
-  readonly all: boolean
-  readonly status: Option.Option<RunStatus>
-  readonly of: Option.Option<string>
-  readonly tag: Option.Option<string>
-  readonly store: string
-  readonly json: boolean
-}
-
-const deleteOne = Effect.fnUntraced(function* (id: string, { store: where }: Input) {
+const deleteOne = Effect.fnUntraced(function* (id: string, { store: where }: Flags.Delete) {
   const store = yield* RunStore
   // One that cannot be read is to be got rid of all the same.
   const { runId: root } = yield* Effect.catchIf(
@@ -50,7 +37,7 @@ const deleteOne = Effect.fnUntraced(function* (id: string, { store: where }: Inp
   return [id]
 })
 
-const deleteOld = (ms: number, { of, status, tag }: Input) =>
+const deleteOld = (ms: number, { of, status, tag }: Flags.Delete) =>
   deleteOlderThan(Duration.millis(ms), {
     status: Option.getOrUndefined(status),
     agent: Option.getOrUndefined(of),
@@ -58,7 +45,7 @@ const deleteOld = (ms: number, { of, status, tag }: Input) =>
   })
 
 /** What is to be deleted, if that is clear: one run, or those that are old. */
-const chosen = (input: Input) => {
+const chosen = (input: Flags.Delete) => {
   const { all, id, of, olderThan, status, tag } = input
   const usage = (message: string) => Effect.fail(new Output.UsageError({ message }))
   if (Option.isSome(id)) {
@@ -77,7 +64,7 @@ const chosen = (input: Input) => {
 }
 
 /** Deletes a run, or those that are old. */
-export const remove = (input: Input) =>
+export const remove = (input: Flags.Delete) =>
   Effect.gen(function* () {
     const deleting = yield* chosen(input)
     const inStore = Option.isSome(input.id) ? StoredRun.inStore : StoredRun.inStoreIfAny

@@ -1,33 +1,18 @@
 /**
  * `checkrein runs resume | recover | cancel | delete`, as they are called: what is done with a run.
  */
-import * as Argument from "effect/cli/Argument"
 import * as Command from "effect/cli/Command"
-import * as Flag from "effect/cli/Flag"
-import * as Effect from "effect/Effect"
-import { age, common, count, driving, filters, id } from "./RunsFlags.ts"
+import { loaded } from "./Loaded.ts"
+import * as Flags from "./RunsFlags.ts"
 
 /** `checkrein runs resume`. */
 export const resume = Command.make(
   "resume",
-  {
-    id,
-    message: Flag.String("message").pipe(
-      Flag.withMetavar("TEXT"),
-      Flag.withDescription("The answer to the run's question, or something to tell the model"),
-      Flag.optional
-    ),
-    force: Flag.Boolean("force").pipe(
-      Flag.withDescription("Take up a run that has failed"),
-      Flag.withDefault(false)
-    ),
-    ...driving
-  },
-  (input) =>
-    Effect.flatMap(
-      Effect.promise(() => import("./RunsResume.ts")),
-      ({ resumeStored }) => resumeStored(input)
-    )
+  Flags.resume,
+  loaded(
+    () => import("./RunsResume.ts"),
+    ({ resumeStored }) => resumeStored
+  )
 ).pipe(
   Command.withDescription(
     "Takes a run up where it stopped. Limits that are named replace the run's own; what was used stays counted. A run of your own agent needs --agent."
@@ -52,15 +37,11 @@ export const resume = Command.make(
 /** `checkrein runs recover`. */
 export const recover = Command.make(
   "recover",
-  {
-    concurrency: count("concurrency", 16, "How many runs to drive at a time"),
-    ...driving
-  },
-  (input) =>
-    Effect.flatMap(
-      Effect.promise(() => import("./RunsRecover.ts")),
-      ({ recover }) => recover(input)
-    )
+  Flags.recover,
+  loaded(
+    () => import("./RunsRecover.ts"),
+    ({ recover }) => recover
+  )
 ).pipe(
   Command.withDescription(
     "Takes over the runs that nobody drives although they have not stopped, which is what a process leaves behind that has died, and drives them until they stop. Limits that are named replace those of each run. Runs of your own agent need --agent; whatever is not driven is said, with the reason. Exit code: 0 all completed, 1 one could not be driven (its agent is not known here, say), 3 one stopped short of an answer."
@@ -81,20 +62,11 @@ export const recover = Command.make(
 /** `checkrein runs cancel`. */
 export const cancel = Command.make(
   "cancel",
-  {
-    id,
-    reason: Flag.String("reason").pipe(
-      Flag.withMetavar("TEXT"),
-      Flag.withDescription("Why, for the record"),
-      Flag.withDefault("cancelled from the command line")
-    ),
-    ...common
-  },
-  (input) =>
-    Effect.flatMap(
-      Effect.promise(() => import("./RunsCancel.ts")),
-      ({ cancel }) => cancel(input)
-    )
+  Flags.cancel,
+  loaded(
+    () => import("./RunsCancel.ts"),
+    ({ cancel }) => cancel
+  )
 ).pipe(
   Command.withDescription(
     "Stops a run, whoever drives it, and waits until it has stopped: at once if nobody does, within a second if another process does. A run that waits for somebody is stopped too. It can be resumed."
@@ -111,21 +83,11 @@ export const cancel = Command.make(
 /** `checkrein runs delete`. */
 export const remove = Command.make(
   "delete",
-  {
-    id: id.pipe(Argument.optional),
-    olderThan: age("older-than", "All runs that nothing has happened to for longer than this, such as 30d"),
-    all: Flag.Boolean("all").pipe(
-      Flag.withDescription("All runs that the other flags name, of any age"),
-      Flag.withDefault(false)
-    ),
-    ...filters,
-    ...common
-  },
-  (input) =>
-    Effect.flatMap(
-      Effect.promise(() => import("./RunsDelete.ts")),
-      ({ remove }) => remove(input)
-    )
+  Flags.remove,
+  loaded(
+    () => import("./RunsDelete.ts"),
+    ({ remove }) => remove
+  )
 ).pipe(
   Command.withDescription(
     "Deletes runs for good: all that is stored of them, and the runs that their sub-agents have had. One by its ID, or all that are old, or all of any age, and of those only the ones that the other flags name. A run that is being driven is never deleted."

@@ -7,7 +7,6 @@ import * as Cause from "effect/Cause"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
-import type * as Option from "effect/Option"
 import * as Stream from "effect/Stream"
 import * as Agent from "../Agent.ts"
 import { prettyInTurn } from "../observe/Pretty.ts"
@@ -18,15 +17,8 @@ import * as AgentOf from "./AgentOf.ts"
 import * as Drive from "./Drive.ts"
 import * as Ending from "./Ending.ts"
 import * as Output from "./Output.ts"
+import type * as Flags from "./RunsFlags.ts"
 import * as StoredRun from "./StoredRun.ts"
-
-/** What `checkrein runs show --follow` was given. */
-export interface Input {
-  readonly id: string
-  readonly agent: Option.Option<string>
-  readonly store: string
-  readonly json: boolean
-}
 
 /** How an event is printed: a line for people, if it is worth one, or the event as it is stored. */
 const printer = Effect.fnUntraced(function* (json: boolean) {
@@ -57,7 +49,7 @@ const isStop = (cause: Cause.Cause<unknown>): boolean =>
   Context.get(Cause.annotations(cause), Agent.CancelReason) !== undefined
 
 /** Follows a run up to its next stop, and ends as it has stopped; one that has stopped already is told at once. */
-export const follow = ({ agent, id, json, store: storeName }: Input) =>
+export const follow = ({ agent, id, json, store: storeName }: Flags.Show) =>
   Effect.gen(function* () {
     const store = yield* RunStore
     const { seq, status } = yield* store.summary(id)

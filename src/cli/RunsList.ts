@@ -8,27 +8,12 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { cost } from "../observe/Pretty.ts"
 import { plain } from "../run/PlainText.ts"
-import type { RunStatus } from "../run/RunEvent.ts"
 import { RunStore, type RunSummary } from "../store/RunStore.ts"
 import { words } from "./Ending.ts"
 import * as Output from "./Output.ts"
+import type * as Flags from "./RunsFlags.ts"
 import * as ShellWords from "./ShellWords.ts"
 import * as StoredRun from "./StoredRun.ts"
-
-/** What `checkrein runs list` was given. */
-export interface Input {
-  readonly status: Option.Option<RunStatus>
-  readonly of: Option.Option<string>
-  readonly tag: Option.Option<string>
-  /** Ages in milliseconds. */
-  readonly olderThan: Option.Option<number>
-  readonly newerThan: Option.Option<number>
-  /** The last run of the page before. */
-  readonly after: Option.Option<string>
-  readonly limit: number
-  readonly store: string
-  readonly json: boolean
-}
 
 /** A time ago in its largest unit. */
 export const age = (ms: number): string => {
@@ -72,7 +57,7 @@ const screen = (runs: ReadonlyArray<RunSummary>, now: number): string => {
 }
 
 /** Lists runs, newest first. */
-export const list = ({ json, limit, store: where, ...wanted }: Input) =>
+export const list = ({ json, limit, store: where, ...wanted }: Flags.List) =>
   Effect.gen(function* () {
     const store = yield* RunStore
     const now = yield* Clock.currentTimeMillis

@@ -2,31 +2,17 @@
  * `checkrein runs list | show | audit`, as they are called: what is stored.
  */
 import * as Command from "effect/cli/Command"
-import * as Flag from "effect/cli/Flag"
-import * as Effect from "effect/Effect"
-import { agent } from "./RunCommand.ts"
-import { age, common, count, filters, id } from "./RunsFlags.ts"
+import { loaded } from "./Loaded.ts"
+import * as Flags from "./RunsFlags.ts"
 
 /** `checkrein runs list`. */
 export const list = Command.make(
   "list",
-  {
-    ...filters,
-    olderThan: age("older-than", "Only runs that were started longer ago than this, such as 30d"),
-    newerThan: age("newer-than", "Only runs that were started since, such as 12h"),
-    after: Flag.String("after").pipe(
-      Flag.withMetavar("ID"),
-      Flag.withDescription("Only runs that come after this one in the list"),
-      Flag.optional
-    ),
-    limit: count("limit", 50, "How many runs"),
-    ...common
-  },
-  (input) =>
-    Effect.flatMap(
-      Effect.promise(() => import("./RunsList.ts")),
-      ({ list }) => list(input)
-    )
+  Flags.list,
+  loaded(
+    () => import("./RunsList.ts"),
+    ({ list }) => list
+  )
 ).pipe(
   Command.withDescription("Lists runs, newest first."),
   Command.withShortDescription("List runs"),
@@ -49,34 +35,11 @@ export const list = Command.make(
 /** `checkrein runs show`. */
 export const show = Command.make(
   "show",
-  {
-    id,
-    events: Flag.Boolean("events").pipe(
-      Flag.withDescription("Show the journal as well"),
-      Flag.withDefault(false)
-    ),
-    full: Flag.Boolean("full").pipe(
-      Flag.withDescription("Show every message in full"),
-      Flag.withDefault(false)
-    ),
-    handoff: Flag.Boolean("handoff").pipe(
-      Flag.withDescription("Print what the run hands over, and nothing else, as Markdown"),
-      Flag.withDefault(false)
-    ),
-    follow: Flag.Boolean("follow").pipe(
-      Flag.withDescription(
-        "Show what happens, as it comes, until the run stops; with --json each stored event on a line of its own"
-      ),
-      Flag.withDefault(false)
-    ),
-    agent,
-    ...common
-  },
-  (input) =>
-    Effect.flatMap(
-      Effect.promise(() => import("./RunsShow.ts")),
-      ({ show }) => show(input)
-    )
+  Flags.show,
+  loaded(
+    () => import("./RunsShow.ts"),
+    ({ show }) => show
+  )
 ).pipe(
   Command.withDescription(
     "Shows where a run stands, what it has used, what was said, and how it goes on. With --follow it watches the run, wherever it is driven, and ends as the run does: with its answer, or with exit code 3 if it stopped short. A sub-agent's run has an id of its own, PARENT/CALL, and is followed by it."
@@ -103,10 +66,12 @@ export const show = Command.make(
 )
 
 /** `checkrein runs audit`. */
-export const audit = Command.make("audit", { id, ...common }, (input) =>
-  Effect.flatMap(
-    Effect.promise(() => import("./RunsAudit.ts")),
-    ({ audit }) => audit(input)
+export const audit = Command.make(
+  "audit",
+  Flags.audit,
+  loaded(
+    () => import("./RunsAudit.ts"),
+    ({ audit }) => audit
   )
 ).pipe(
   Command.withDescription(

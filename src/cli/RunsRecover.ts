@@ -22,13 +22,8 @@ import * as LimitFlags from "./LimitFlags.ts"
 import * as Models from "./Models.ts"
 import * as Output from "./Output.ts"
 import * as Recovery from "./Recovery.ts"
-import type * as Resume from "./RunsResume.ts"
+import type * as Flags from "./RunsFlags.ts"
 import * as StoredRun from "./StoredRun.ts"
-
-/** What `checkrein runs recover` was given. */
-export interface Input extends Resume.Driving {
-  readonly concurrency: number
-}
 
 /**
  * Every run that has not stopped, those first that have waited longest. The run of a sub-agent goes on with the one that
@@ -65,7 +60,10 @@ const elsewhere =
   "another process drives it, or has died so recently that nobody can tell: try again in a quarter of a minute"
 
 /** How one run is taken over; what becomes of it is written down, also while it is driven. */
-const takingOver = Effect.fnUntraced(function* (input: Input, record: (outcome: Recovery.Outcome) => void) {
+const takingOver = Effect.fnUntraced(function* (
+  input: Flags.Recover,
+  record: (outcome: Recovery.Outcome) => void
+) {
   const { agent, model } = input
   const store = yield* RunStore
   const agentOf = yield* AgentOf.finder(agent)
@@ -115,7 +113,7 @@ const together = Effect.fnUntraced(function* <R>(effects: Iterable<Effect.Effect
 })
 
 /** Takes over what nobody drives, and says what became of it. */
-export const recover = (input: Input) =>
+export const recover = (input: Flags.Recover) =>
   Effect.gen(function* () {
     const runs = yield* unstopped
     const outcomes = new Map<string, Recovery.Outcome>()

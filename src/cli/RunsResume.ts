@@ -13,23 +13,8 @@ import * as Hint from "./Hint.ts"
 import * as LimitFlags from "./LimitFlags.ts"
 import * as Models from "./Models.ts"
 import * as Output from "./Output.ts"
+import type * as Flags from "./RunsFlags.ts"
 import * as StoredRun from "./StoredRun.ts"
-
-/** With what a run is driven on. */
-export interface Driving extends LimitFlags.Values {
-  readonly agent: Option.Option<string>
-  readonly model: Option.Option<string>
-  readonly store: string
-  readonly json: boolean
-  readonly trace: Option.Option<string>
-}
-
-/** What `checkrein runs resume` was given. */
-export interface Input extends Driving {
-  readonly id: string
-  readonly message: Option.Option<string>
-  readonly force: boolean
-}
 
 /**
  * Waits for the right of a process that has died to end: so long nobody can tell it from one that lives. One that goes on
@@ -55,7 +40,7 @@ const untilFree = Effect.fnUntraced(function* ({ runId, seq }: RunSummary, where
 })
 
 /** Resumes a run in a store that is open already. */
-export const resume = (input: Input) =>
+export const resume = (input: Flags.Resume) =>
   Effect.gen(function* () {
     const store = yield* RunStore
     const summary = yield* store.summary(input.id)
@@ -89,4 +74,4 @@ export const resume = (input: Input) =>
   }).pipe(Hint.explained(input))
 
 /** Resumes a run. */
-export const resumeStored = (input: Input) => resume(input).pipe(StoredRun.inStore(input.store))
+export const resumeStored = (input: Flags.Resume) => resume(input).pipe(StoredRun.inStore(input.store))

@@ -4,7 +4,6 @@
 
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
-import type * as Option from "effect/Option"
 import { cost, prettyInTurn } from "../observe/Pretty.ts"
 import type { Command } from "../run/Command.ts"
 import { isVoid } from "../run/Expiry.ts"
@@ -20,20 +19,9 @@ import * as AgentOf from "./AgentOf.ts"
 import * as Ending from "./Ending.ts"
 import * as HandoffScreen from "./HandoffScreen.ts"
 import * as Output from "./Output.ts"
+import type * as Flags from "./RunsFlags.ts"
 import { age } from "./RunsList.ts"
 import * as StoredRun from "./StoredRun.ts"
-
-/** What `checkrein runs show` was given. */
-export interface Input {
-  readonly id: string
-  readonly events: boolean
-  readonly full: boolean
-  readonly handoff: boolean
-  readonly follow: boolean
-  readonly agent: Option.Option<string>
-  readonly store: string
-  readonly json: boolean
-}
 
 const seconds = (ms: number): string =>
   ms < 1000 ? `${Math.round(ms)} ms` : `${Number((ms / 1000).toFixed(1))} s`
@@ -195,7 +183,7 @@ const found = (handoff: Handoff | undefined): ReadonlyArray<string> =>
       )
 
 /** Shows a run as it stands, or what happens to it. */
-export const show = (input: Input) =>
+export const show = (input: Flags.Show) =>
   Effect.gen(function* () {
     if (!input.follow) return yield* standing(input)
     if (input.events || input.full || input.handoff)
@@ -207,7 +195,7 @@ export const show = (input: Input) =>
     yield* follow(input)
   })
 
-const standing = (input: Input) =>
+const standing = (input: Flags.Show) =>
   Effect.gen(function* () {
     const { events, state } = yield* load(input.id)
     const root = yield* rootOf(input.id)
