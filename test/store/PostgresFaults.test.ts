@@ -157,15 +157,17 @@ describePostgres("a server that does not answer any more", () => {
   proxied("keeps nobody waiting who has a limit of his own", (store, proxy) =>
     Effect.gen(function* () {
       yield* store.append(append("a", 0))
+      // As many connections as are asked below: what waits for one is not yet in a transaction.
+      yield* Effect.forEach(Array(9), () => store.read("a"), { concurrency: "unbounded" })
       yield* proxy.silence
       const asked: { readonly [name: string]: Effect.Effect<unknown, unknown> } = {
+        send: store.send("a", cancel("stop")),
+        delete: store.delete("a"),
         append: store.append(append("a", 1)),
         read: store.read("a"),
         summary: store.summary("a"),
         list: store.list(),
-        delete: store.delete("a"),
         watch: Stream.runDrain(store.watch("a")),
-        send: store.send("a", cancel("stop")),
         inbox: store.inbox("a", 0),
         watchInbox: Stream.runDrain(store.watchInbox("a", 0)),
         isDriven: store.isDriven("a")
