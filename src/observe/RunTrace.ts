@@ -7,7 +7,6 @@
 import * as Console from "effect/Console"
 import * as Context from "effect/Context"
 import * as Deferred from "effect/Deferred"
-import type * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import type * as FileSystem from "effect/FileSystem"
@@ -134,16 +133,10 @@ export const memory = (): Memory => {
   }
 }
 
-/** How a file of trace lines is written. */
-export interface JsonlOptions extends LineOptions {
-  /** How long a line may wait for others before it is written; 100 milliseconds by default. */
-  readonly delay?: Duration.Input | undefined
-}
-
 /**
- * Appends trace lines to a file, whose directory is created. Lines are written in the background, in order, and the
- * last ones when the layer's scope closes. A file that cannot be written never disturbs a run: the lines are lost, a
- * warning says so once, and later lines are tried again.
+ * Appends trace lines to a file, whose directory is created. Lines are written in the background, in order, those of 100
+ * milliseconds together, and the last ones when the layer's scope closes. A file that cannot be written never disturbs a
+ * run: the lines are lost, a warning says so once, and later lines are tried again.
  *
  * @example
  * ```ts
@@ -156,7 +149,7 @@ export interface JsonlOptions extends LineOptions {
  */
 export const layerJsonl = (
   path: string,
-  options: JsonlOptions = {}
+  options: LineOptions = {}
 ): Layer.Layer<never, never, FileSystem.FileSystem> =>
   Layer.effect(
     RunTrace,

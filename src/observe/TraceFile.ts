@@ -6,13 +6,13 @@ import * as FileSystem from "effect/FileSystem"
 import * as Latch from "effect/Latch"
 import type * as Scope from "effect/Scope"
 import type { LiveEvent } from "../run/RunEvent.ts"
-import type { JsonlOptions, Sink } from "./RunTrace.ts"
-import { line } from "./TraceLine.ts"
+import type { Sink } from "./RunTrace.ts"
+import { type LineOptions, line } from "./TraceLine.ts"
 
 /** Opens the sink for as long as the scope is open; closing writes what is left. */
 export const make = (
   path: string,
-  options: JsonlOptions
+  options: LineOptions
 ): Effect.Effect<Sink, never, FileSystem.FileSystem | Scope.Scope> =>
   Effect.gen(function* () {
     const files = yield* FileSystem.FileSystem
@@ -57,7 +57,7 @@ export const make = (
     })
     yield* some.await.pipe(
       Effect.andThen(some.close),
-      Effect.andThen(Effect.sleep(options.delay ?? "100 millis")),
+      Effect.andThen(Effect.sleep("100 millis")),
       Effect.andThen(flush),
       Effect.forever,
       Effect.forkScoped

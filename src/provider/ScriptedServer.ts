@@ -192,19 +192,7 @@ const requestOf = (body: Request): Playback.Request => {
   }
 }
 
-/**
- * The routes, to be served by any `HttpServer`.
- *
- * @example
- * ```ts
- * import { HttpRouter } from "effect/http"
- * import { Scripted, ScriptedServer } from "checkrein/provider"
- *
- * const hello = Scripted.make("hello", [Scripted.text("Hello.")])
- * const Served = HttpRouter.serve(ScriptedServer.routes({ scripts: [hello] }))
- * ```
- */
-export const routes = (options: Options): Layer.Layer<never, never, HttpRouter.HttpRouter> => {
+const routes = (options: Options): Layer.Layer<never, never, HttpRouter.HttpRouter> => {
   const { scripts, ...playback } = options
   return Layer.unwrap(
     Effect.sync(() => {

@@ -646,33 +646,4 @@ describe("secrets", () => {
       }
     })
   )
-
-  it.effect("stay out of the HTTP span too", () =>
-    Effect.gen(function* () {
-      const attributes: Array<string> = []
-      const tracer = Tracer.make({
-        span: (options) => {
-          const span = new Tracer.NativeSpan(options)
-          const set = span.attribute.bind(span)
-          span.attribute = (name, value) => {
-            attributes.push(`${name}=${String(value)}`)
-            set(name, value)
-          }
-          return span
-        }
-      })
-      yield* generate(start).pipe(
-        Effect.provide(
-          model(answering(reply({ content: "x" })), {
-            baseUrl: "https://llm.test/v1",
-            httpSpan: true,
-            headers: { "x-key": Redacted.make("header-secret") }
-          })
-        ),
-        Effect.withTracer(tracer)
-      )
-      expect(attributes.join("\n")).toContain("url.full=https://llm.test/v1/chat/completions")
-      expect(attributes.join("\n")).not.toContain("secret")
-    })
-  )
 })
