@@ -5,10 +5,25 @@ import { callsOf } from "../run/Message.ts"
 import { live, type PendingCall, type RunState } from "../run/RunState.ts"
 import type { ChildUse } from "./ChildRun.ts"
 import * as Digest from "./Digest.ts"
-import type { EvidenceNotes } from "./EvidenceNotes.ts"
+import * as EvidenceNotes from "./EvidenceNotes.ts"
 import type { Job } from "./Job.ts"
 import * as Plan from "./Plan.ts"
 import type { Outcome } from "./ToolOutcome.ts"
+
+/** What is on the desk of a call that was started. */
+export interface OnDesk {
+  readonly call: PendingCall
+  /** When its last attempt began. */
+  startedMs: number
+  /** What its last attempt has reported to have seen. */
+  evidence: EvidenceNotes.EvidenceNotes
+  /** What the child run that it is has used in all. */
+  child: ChildUse | undefined
+  /** What its last attempt has brought that is not written down yet: a Stop may come in between. */
+  brought: Outcome | undefined
+  /** Whether it did not end when it was interrupted, so that it may still be running. */
+  left: boolean
+}
 
 /** A driver's desk. What is on it of a call stays until the call is settled. */
 export interface Desk {
@@ -16,16 +31,8 @@ export interface Desk {
   readonly reusable: Map<string, string>
   /** Whether a settled writer may still be running. Nobody hears of its end. */
   writerLeft: boolean
-  /** What child runs have used in all, by call. */
-  readonly children: Map<string, ChildUse>
-  /** When the running calls were started, by call. */
-  readonly startedMs: Map<string, number>
-  /** What the last attempt at each call has reported to have seen. */
-  readonly evidence: Map<string, EvidenceNotes>
-  /** What running calls have brought that is not written down yet, by call: a Stop may come in between. */
-  readonly brought: Map<string, Outcome>
-  /** The calls that did not end when they were interrupted, so that they may still be running. */
-  readonly left: Map<string, PendingCall>
+  /** The calls that were started, by id. */
+  readonly calls: Map<string, OnDesk>
 }
 
 type Reusable = Pick<PendingCall, "tool" | "argsDigest">
@@ -51,27 +58,29 @@ export const make = (job: Job, { messages }: Pick<RunState, "messages">): Desk =
       }
     }
   }
-  return {
-    reusable,
-    writerLeft: false,
-    children: new Map(),
-    startedMs: new Map(),
-    evidence: new Map(),
-    brought: new Map(),
-    left: new Map()
-  }
+  return { reusable, writerLeft: false, calls: new Map() }
 }
 
 /** Whether a call leaves the world as it was. A child run may have changed it, whatever its tool is annotated with. */
 const onlyReads = (call: PendingCall): boolean => call.effect === "read" && call.agent !== true
 
+const isLeftWriter = ({ call, left }: OnDesk): boolean => left && !onlyReads(call)
+
+/** What is on the desk of a call; it is put there if it was not. */
+export const of = (desk: Desk, call: PendingCall, nowMs: number): OnDesk => {
+  const known = desk.calls.get(call.callId)
+  if (known !== undefined) return known
+  const evidence = EvidenceNotes.make()
+  const put = { call, startedMs: nowMs, evidence, child: undefined, brought: undefined, left: false }
+  desk.calls.set(call.callId, put)
+  return put
+}
+
 /** Takes a call off the desk that has its result. */
 export const settled = (desk: Desk, { callId }: PendingCall): void => {
-  const left = desk.left.get(callId)
-  if (left !== undefined && !onlyReads(left)) desk.writerLeft = true
-  for (const notes of [desk.children, desk.startedMs, desk.evidence, desk.brought, desk.left]) {
-    notes.delete(callId)
-  }
+  const done = desk.calls.get(callId)
+  if (done !== undefined && isLeftWriter(done)) desk.writerLeft = true
+  desk.calls.delete(callId)
 }
 
 /** The result that a call may reuse instead of being executed. What is said of an operation holds only when it is said. */
@@ -82,9 +91,10 @@ export const known = (job: Job, desk: Desk, call: PendingCall): string | undefin
   return desk.reusable.get(keyOf(call))
 }
 
-/** Notes that a call starts: after a writer no earlier read may be reused. */
-export const starts = (job: Job, desk: Desk, call: PendingCall): void => {
+/** Puts a call on the desk that starts: after a writer no earlier read may be reused. */
+export const starts = (job: Job, desk: Desk, call: PendingCall, nowMs: number): OnDesk => {
   if (job.policy.dedupe === "read-only" && !onlyReads(call)) desk.reusable.clear()
+  return of(desk, call, nowMs)
 }
 
 /**
@@ -94,7 +104,7 @@ export const starts = (job: Job, desk: Desk, call: PendingCall): void => {
 export const keep = (job: Job, desk: Desk, state: RunState, call: PendingCall, content: string): void => {
   const { dedupe } = job.policy
   const isQuiet = () =>
-    live(state).length === 0 && !desk.writerLeft && Array.from(desk.left.values()).every(onlyReads)
+    live(state).length === 0 && !desk.writerLeft && !Array.from(desk.calls.values()).some(isLeftWriter)
   if (dedupe === "all" || (dedupe === "read-only" && onlyReads(call) && isQuiet())) {
     desk.reusable.set(keyOf(call), content)
   }

@@ -35,6 +35,7 @@ import * as Policy from "./Policy.ts"
 import * as PoolClaims from "./PoolClaims.ts"
 import * as RunEnd from "./RunEnd.ts"
 import * as ToolCall from "./ToolCall.ts"
+import { resultOf } from "./ToolResult.ts"
 import * as Words from "./Words.ts"
 
 const shortOf = ({ pool, resource }: Exhausted) => ({
@@ -42,16 +43,12 @@ const shortOf = ({ pool, resource }: Exhausted) => ({
   ...(pool === undefined ? undefined : { pool })
 })
 
-const refuse = (call: PendingCall, refusal: Refusal): Body => ({
-  type: "tool_result",
-  callId: call.callId,
-  tool: call.tool,
-  content: Words.refusal(call, refusal),
-  ok: false,
-  ms: 0,
-  disposition: refusal._tag === "Rejected" ? "rejected" : "refused",
-  ...(refusal._tag === "NoBudget" ? shortOf(refusal.exhausted) : undefined)
-})
+const refuse = (call: PendingCall, refusal: Refusal): Body =>
+  resultOf(call, {
+    content: Words.refusal(call, refusal),
+    disposition: refusal._tag === "Rejected" ? "rejected" : "refused",
+    ...(refusal._tag === "NoBudget" ? shortOf(refusal.exhausted) : undefined)
+  })
 
 const lookUp = (job: Job, journal: Journal, call: PendingCall): Effect.Effect<Outcome> => {
   const tool = Plan.toolOf(job, call.tool)
@@ -208,18 +205,9 @@ const executeAll = Effect.fnUntraced(function* (
 
 const stop = Effect.fnUntraced(function* (job: Job, journal: Journal, ending: Ending) {
   if (ending.reason === "submitted") {
-    for (const { callId, kind, tool } of journal.state().pending) {
-      if (kind !== "submit") continue
-      const content = Words.submitted
-      journal.stage({
-        type: "tool_result",
-        callId,
-        tool,
-        content,
-        ok: true,
-        ms: 0,
-        disposition: "executed"
-      })
+    for (const call of journal.state().pending) {
+      if (call.kind !== "submit") continue
+      journal.stage(resultOf(call, { content: Words.submitted, ok: true, disposition: "executed" }))
     }
   }
   if (ending.reason === "input") {

@@ -13,7 +13,7 @@ import { RecordContent } from "../observe/Spans.ts"
 import { hasExpired } from "../run/Expiry.ts"
 import * as Limits from "../run/Limits.ts"
 import type { Ending } from "../run/NextStep.ts"
-import type { Body, Of } from "../run/RunEvent.ts"
+import type { Body } from "../run/RunEvent.ts"
 import type { PendingCall, RunState } from "../run/RunState.ts"
 import { CurrentCall } from "../tool/CurrentCall.ts"
 import { Timeout } from "../tool/ToolPolicy.ts"
@@ -37,6 +37,7 @@ import * as PoolClaims from "./PoolClaims.ts"
 import * as RunEnd from "./RunEnd.ts"
 import * as Signature from "./Signature.ts"
 import * as ToolOutcome from "./ToolOutcome.ts"
+import { type Fields, resultOf } from "./ToolResult.ts"
 import type { Output, Ran } from "./ToolRunner.ts"
 import * as Words from "./Words.ts"
 
@@ -69,22 +70,9 @@ export const startOf = (
   ...hold
 })
 
-const unexecuted = (call: PendingCall) =>
-  ({
-    type: "tool_result",
-    callId: call.callId,
-    tool: call.tool,
-    ms: 0
-  }) as const
-
 /** The answer to a call that cannot be started. */
-export const notStarted = (call: PendingCall, detail: string): Body => ({
-  ...unexecuted(call),
-  content: Words.failed,
-  ok: false,
-  disposition: "refused",
-  detail
-})
+export const notStarted = (call: PendingCall, detail: string): Body =>
+  resultOf(call, { content: Words.failed, disposition: "refused", detail })
 
 /**
  * The answer to a call that needs no execution: its tool does not exist, its arguments cannot be read, the work that it
@@ -98,14 +86,13 @@ export const withoutExecution = (
 ): Body | undefined => {
   const wrong = (content: string): Body => {
     const digest = Digest.ofText(content)
-    return {
-      ...unexecuted(call),
-      content: `${content}${ToolOutcome.noteOf(job, state, call, digest, true)}`,
-      ok: false,
+    const again = ToolOutcome.noteOf(job, state, call, digest, true)
+    return resultOf(call, {
+      content: `${content}${again}`,
       disposition: "refused",
       digest,
       wrongArguments: true
-    }
+    })
   }
   const tool = Plan.toolOf(job, call.tool)
   if (tool === undefined) {
@@ -114,7 +101,7 @@ export const withoutExecution = (
   if (call.args === Nesting.leftOut) return wrong(Words.tooDeep(call.tool, Signature.of(tool)))
   if (typeof call.args === "string") return wrong(Words.notJson(call.tool, Signature.of(tool)))
   const content = Operations.answered(job, state, call) ?? Desk.known(job, desk, call)
-  return content === undefined ? undefined : { ...unexecuted(call), content, ok: true, disposition: "cached" }
+  return content === undefined ? undefined : resultOf(call, { content, ok: true, disposition: "cached" })
 }
 
 const timeLimitMs = (job: Job, journal: Journal, tool: Tool.Any, purpose: Limits.Purpose): number => {
@@ -131,7 +118,7 @@ const graceMs = (job: Job, journal: Journal, call: PendingCall): number =>
 const attempt = (
   job: Job,
   journal: Journal,
-  desk: Desk.Desk,
+  onDesk: Desk.OnDesk,
   { call, idempotencyKey }: Claimed,
   tool: Tool.Any
 ): Effect.Effect<ToolOutcome.Outcome> => {
@@ -152,7 +139,7 @@ const attempt = (
     })
   }
   const notes = EvidenceNotes.make()
-  desk.evidence.set(callId, notes)
+  onDesk.evidence = notes
   const current: CurrentCall = {
     runId,
     callId,
@@ -168,18 +155,20 @@ const attempt = (
   const link: ChildLink = {
     allowance: Allowances.of(journal.state(), callId),
     before: { childCostUsd: call.childCostUsd ?? 0, childTokens: call.childTokens ?? 0 },
-    charge: (use) => void desk.children.set(callId, use)
+    charge: (use) => {
+      onDesk.child = use
+    }
   }
 
   const preliminary = (output: Output) => publish(ToolOutcome.contentOf(output) ?? "")
   const onEnd = ({ exit, mayRun }: Patience.Ended<Ran, unknown>): ToolOutcome.Outcome => {
     heard = !mayRun
-    if (mayRun) desk.left.set(callId, call)
+    if (mayRun) onDesk.left = true
     if (exit === undefined) return ToolOutcome.ofTimeout(call, limitMs, mayRun)
     const outcome = Exit.isSuccess(exit)
       ? ToolOutcome.ofRan(tool, call, exit.value)
       : ToolOutcome.ofCause(tool, call, exit.cause)
-    desk.brought.set(callId, outcome)
+    onDesk.brought = outcome
     return outcome
   }
   return Patience.run(job.tools.run(tool, args, callId, preliminary), {
@@ -204,15 +193,15 @@ const knowsChild = ({ _tag }: ToolOutcome.Outcome): boolean =>
  */
 const withChild = Effect.fnUntraced(function* <A extends ToolOutcome.Outcome>(
   journal: Journal,
-  desk: Desk.Desk,
+  onDesk: Desk.OnDesk,
   call: PendingCall,
   outcome: A
 ) {
   // A Stop that comes meanwhile finds a call that goes on when the run does.
-  desk.brought.delete(call.callId)
+  onDesk.brought = undefined
   const child = yield* RunEnd.abandoned(journal, call)
   if (child === undefined) return outcome
-  desk.children.set(call.callId, useOf(child))
+  onDesk.child = useOf(child)
   // That it cannot be taken up is a mistake of its maker, who would never hear of it.
   if (outcome._tag === "ChildRefused") return outcome
   const suspension = yield* Orphans.ifStored(LeftUnknown.suspensionOf(child))
@@ -234,22 +223,6 @@ const mayBegin = (journal: Journal, call: PendingCall, afterMs: number): boolean
   const used = { toolCalls, timeMs: journal.elapsedMs() + afterMs }
   return Result.isSuccess(Limits.claim(limits, used, call.purpose))
 }
-
-/** A result that also says so if its tool may still be running. */
-const withLeft = (desk: Desk.Desk, { callId }: PendingCall, body: Body): Body =>
-  desk.left.has(callId) ? ToolOutcome.mayRun(body) : body
-
-/** What is written down about an attempt after which there is another: the call waits, and may be started again. */
-const triedAgain = ({ callId, tool }: PendingCall, body: Body, ms: number): Body => ({
-  type: "tool_result",
-  callId,
-  tool,
-  content: body.type === "tool_result" ? body.content : "",
-  ok: false,
-  ms,
-  disposition: "cancelled",
-  mayRepeat: true
-})
 
 /** How the run ends with a call, and what is to be stored of the call then. */
 export interface Last {
@@ -273,31 +246,27 @@ export const execute = Effect.fnUntraced(function* (
   const tool = Plan.toolOf(job, call.tool)
   if (tool === undefined) return undefined
   const recordContent = yield* RecordContent
-  Desk.starts(job, desk, call)
+  const onDesk = Desk.starts(job, desk, call, journal.nowMs())
   return yield* RunSpans.tool({ tool: call.tool, callId, args: call.args }, (span) =>
     Effect.gen(function* () {
       for (let tries = 1; ; tries++) {
-        const startedMs = journal.nowMs()
-        desk.startedMs.set(callId, startedMs)
-        desk.brought.delete(callId)
+        onDesk.startedMs = journal.nowMs()
+        onDesk.brought = undefined
         yield* journal.lease.check
-        const came = yield* attempt(job, journal, desk, claimed, tool)
+        const came = yield* attempt(job, journal, onDesk, claimed, tool)
         if (came._tag === "ChildStuck") return yield* Effect.fail(came.error)
         const outcome =
-          call.agent === true && !knowsChild(came) ? yield* withChild(journal, desk, call, came) : came
+          call.agent === true && !knowsChild(came) ? yield* withChild(journal, onDesk, call, came) : came
         if (outcome._tag === "Broken" && outcome.bug === true) {
           const warning = `${call.tool} (${callId}) of run ${journal.runId} is broken: ${outcome.detail}`
           yield* RunSpans.beside(Effect.logWarning(warning))
         }
-        const ms = Math.round(journal.nowMs() - startedMs)
-        const child = desk.children.get(callId)
-        const verdict = ToolOutcome.judge(job, journal, call, outcome, { child, ms })
-        const { before = [], ending } = verdict
-        const body = withLeft(desk, call, verdict.body)
-        if (tries < attempts && mayRetry(call, outcome)) {
+        const { before = [], body, ending } = ToolOutcome.judge(job, journal, onDesk, call, outcome)
+        if (body.type === "tool_result" && tries < attempts && mayRetry(call, outcome)) {
           const waitMs = yield* Backoff.waitMs(firstWaitMs, tries)
           if (mayBegin(journal, call, waitMs)) {
-            yield* journal.commit(triedAgain(call, body, ms))
+            const { content, ms } = body
+            yield* journal.commit(resultOf(call, { content, ms, disposition: "cancelled", mayRepeat: true }))
             yield* Drain.sleep(waitMs)
             if (Drain.isRequested(yield* Drain.Drain)) return undefined
             // Asked again, for others may have used up what there was; from here to the claim nothing can come between.
@@ -315,10 +284,9 @@ export const execute = Effect.fnUntraced(function* (
         if (outcome._tag === "Success" && outcome.report === undefined) {
           Desk.keep(job, desk, journal.state(), call, outcome.content)
         }
-        const told = EvidenceNotes.told(desk.evidence.get(callId))
-        const bodies = [...before, body.type === "tool_result" ? { ...body, ...told } : body]
+        const bodies = [...before, body]
         if (ending !== undefined) return { ending, bodies } satisfies Last
-        desk.brought.delete(callId)
+        onDesk.brought = undefined
         // Judged and staged at once: what is judged of an operation holds only until another call says something of it.
         journal.stage(...bodies)
         yield* journal.commit()
@@ -335,27 +303,17 @@ export const cutOff = (
   desk: Desk.Desk,
   call: PendingCall
 ): ReadonlyArray<Body> => {
-  const { callId, tool } = call
-  const ms = Math.round(journal.nowMs() - (desk.startedMs.get(callId) ?? journal.nowMs()))
-  const child = desk.children.get(callId)
-  const brought = desk.brought.get(callId)
+  const { effect, tool } = call
+  const onDesk = Desk.of(desk, call, journal.nowMs())
+  const { brought, evidence, left } = onDesk
   if (brought !== undefined && brought._tag !== "ChildStuck") {
-    const { before = [], body } = ToolOutcome.judge(job, journal, call, brought, { child, ms })
-    const told = EvidenceNotes.told(desk.evidence.get(callId))
-    return [...before, withLeft(desk, call, body.type === "tool_result" ? { ...body, ...told } : body)]
+    const { before = [], body } = ToolOutcome.judge(job, journal, onDesk, call, brought)
+    return [...before, body]
   }
-  const lost = call.effect === "write"
-  const left = desk.left.has(callId)
-  const result: Omit<Of<"tool_result">, "v" | "runId" | "seq" | "at" | "elapsedMs"> = {
-    type: "tool_result",
-    callId,
-    tool,
-    content: lost ? Words.outcomeUnknown(tool, left) : Words.cancelled(tool, left),
-    ok: false,
-    ms,
-    disposition: lost ? "unknown" : "cancelled"
-  }
-  // What runs again tells it again.
-  const told = lost ? EvidenceNotes.told(desk.evidence.get(callId)) : undefined
-  return [withLeft(desk, call, { ...result, ...told, ...child })]
+  const fields: Fields =
+    effect === "write"
+      ? { content: Words.outcomeUnknown(tool, left), disposition: "unknown", ...EvidenceNotes.told(evidence) }
+      : // What runs again tells again what it has seen.
+        { content: Words.cancelled(tool, left), disposition: "cancelled" }
+  return [ToolOutcome.answer(journal, onDesk, call, fields)]
 }

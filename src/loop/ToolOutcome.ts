@@ -8,16 +8,19 @@ import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import type { Ending } from "../run/NextStep.ts"
 import * as Repetition from "../run/Repetition.ts"
-import type { Body } from "../run/RunEvent.ts"
+import type { Body, BodyOf } from "../run/RunEvent.ts"
 import type { PendingCall, RunState } from "../run/RunState.ts"
 import type * as Operation from "../tool/Operation.ts"
 import { recoverable, ToolFailure } from "../tool/ToolFailure.ts"
-import { type ChildOutcome, ChildSignal, type ChildUse } from "./ChildRun.ts"
+import { type ChildOutcome, ChildSignal } from "./ChildRun.ts"
+import type { OnDesk } from "./Desk.ts"
 import * as Digest from "./Digest.ts"
+import * as EvidenceNotes from "./EvidenceNotes.ts"
 import type { Job } from "./Job.ts"
 import type { Journal } from "./Journal.ts"
 import * as Operations from "./Operations.ts"
 import * as Signature from "./Signature.ts"
+import { type Fields, resultOf } from "./ToolResult.ts"
 import type { Output, Ran } from "./ToolRunner.ts"
 import { toJson } from "./Transcript.ts"
 import * as Words from "./Words.ts"
@@ -171,17 +174,31 @@ export interface Verdict {
   readonly ending?: Ending
 }
 
-/** Judges an outcome. `child` is what a child run has used by now, `ms` how long the execution took. */
+/** The result of an attempt that ends now, with the use of its child run, and with a word of what may still be running. */
+export const answer = (
+  journal: Journal,
+  { child, left, startedMs }: OnDesk,
+  call: PendingCall,
+  fields: Fields
+): BodyOf<"tool_result"> => {
+  const ms = Math.round(journal.nowMs() - startedMs)
+  const result = resultOf(call, { ...fields, ms, ...child })
+  if (!left) return result
+  const before = fields.detail === undefined ? "" : `${fields.detail}; `
+  return { ...result, detail: `${before}it had not ended when the run went on, and may still be running` }
+}
+
+/** Judges the outcome of an attempt that ends now. */
 export const judge = (
   job: Job,
   journal: Journal,
+  onDesk: OnDesk,
   call: PendingCall,
-  outcome: Exclude<Outcome, { _tag: "ChildStuck" }>,
-  { child, ms }: { readonly child: ChildUse | undefined; readonly ms: number }
+  outcome: Exclude<Outcome, { _tag: "ChildStuck" }>
 ): Verdict => {
   const { callId, tool } = call
   const { permanent, toolErrors } = job.policy
-  const base = { type: "tool_result", callId, tool, ms, ...child } as const
+  const told = EvidenceNotes.told(onDesk.evidence)
 
   const result = (
     raw: string,
@@ -191,14 +208,8 @@ export const judge = (
     const digest = Digest.ofText(raw)
     const again = noteOf(job, journal.state(), call, digest, more.wrongArguments)
     const before = call.edited === true ? `${Words.edited(JSON.stringify(call.args))}\n` : ""
-    return {
-      ...base,
-      content: `${before}${raw}${again}`,
-      ok,
-      disposition: "executed",
-      digest,
-      ...more
-    }
+    const content = `${before}${raw}${again}`
+    return answer(journal, onDesk, call, { content, ok, disposition: "executed", digest, ...more, ...told })
   }
   const fatal = (detail: string): { readonly ending?: Ending } =>
     toolErrors === "fatal"
@@ -225,7 +236,7 @@ export const judge = (
       return { body: result(outcome.content, false, { detail: outcome.detail }) }
     case "ChildLeftOff": {
       const content = Words.cancelled(tool)
-      return { body: { ...base, content, ok: false, disposition: "cancelled", mayRepeat: true } }
+      return { body: answer(journal, onDesk, call, { content, disposition: "cancelled", mayRepeat: true }) }
     }
     case "ChildRefused": {
       const detail = `${tool} cannot be run: ${outcome.problem}`
@@ -240,28 +251,13 @@ export const judge = (
         ...fatal(outcome.detail)
       }
     case "Unknown": {
+      const { detail } = outcome
       const content = Words.outcomeUnknown(tool, outcome.mayRun)
-      return {
-        body: {
-          ...base,
-          content,
-          ok: false,
-          disposition: "unknown",
-          detail: outcome.detail
-        }
-      }
+      return { body: answer(journal, onDesk, call, { content, disposition: "unknown", detail, ...told }) }
     }
     case "Suspended": {
       const { suspension } = outcome
-      return {
-        body: {
-          type: "child_suspended",
-          callId,
-          suspension,
-          childCostUsd: 0,
-          ...child
-        }
-      }
+      return { body: { type: "child_suspended", callId, suspension, childCostUsd: 0, ...onDesk.child } }
     }
     case "Failed": {
       const { failure } = outcome
@@ -280,11 +276,4 @@ export const judge = (
       return { body, ...fatal(failure.message) }
     }
   }
-}
-
-/** A result whose tool did not end when it was interrupted, or has left something running that did not. */
-export const mayRun = (body: Body): Body => {
-  if (body.type !== "tool_result") return body
-  const before = body.detail === undefined ? "" : `${body.detail}; `
-  return { ...body, detail: `${before}it had not ended when the run went on, and may still be running` }
 }

@@ -361,6 +361,9 @@ type Unsent<E> = E extends RunEvent ? Omit<E, Envelope> : never
 /** An event before the driver numbers and dates it. */
 export type Body = Unsent<RunEvent>
 
+/** Such an event of one type. */
+export type BodyOf<Type extends RunEvent["type"]> = Extract<Body, { readonly type: Type }>
+
 /**
  * The version that an event is written with: the first that knows what it says. A build that would take an approval
  * which expires for one that does not refuses the run, and reads every other.
