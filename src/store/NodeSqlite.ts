@@ -26,6 +26,7 @@ import * as Statement from "effect/sql/Statement"
 import { RunStore, type RunStoreError } from "./RunStore.ts"
 import { openError } from "./SqlFailure.ts"
 import * as SqlRunStore from "./SqlRunStore.ts"
+import { inWorldTime } from "./TimeLimit.ts"
 
 /** How to open a database. */
 export interface Options {
@@ -163,7 +164,7 @@ const connect = (db: DatabaseSync, whenFree: Schedule.Schedule<unknown>): SqlCon
         // can be tried again.
         if (Exit.isSuccess(exit) || db.isTransaction) return exit
         return Effect.catchIf(exit, isBusy, () =>
-          Effect.retry(Effect.withFiber(once), { while: isBusy, schedule: whenFree })
+          inWorldTime(Effect.retry(Effect.withFiber(once), { while: isBusy, schedule: whenFree }))
         )
       })
     }
@@ -228,7 +229,7 @@ export const make = (
     })
     const whenFree = Schedule.spaced(engineWait).pipe(Schedule.upTo({ duration: patience }))
     const db = yield* Effect.acquireRelease(
-      Effect.retry(opened, { while: isBusy, schedule: whenFree }),
+      inWorldTime(Effect.retry(opened, { while: isBusy, schedule: whenFree })),
       (db) => Effect.sync(() => db.close())
     )
     const acquirers = SqlClient.makeSqliteAcquirers({
