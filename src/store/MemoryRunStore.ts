@@ -70,7 +70,7 @@ export const make: Effect.Effect<RunStore["Service"]> = Effect.sync(() => {
     return run === undefined ? Effect.fail(new RunNotFound({ runId })) : Effect.succeed(run)
   }
 
-  const store: RunStore["Service"] = {
+  const store = Wakeups.watching(wakeups, {
     append: ({ events, expected, runId, summary }) =>
       Effect.suspend(() => {
         const run = runs.get(runId)
@@ -122,13 +122,6 @@ export const make: Effect.Effect<RunStore["Service"]> = Effect.sync(() => {
           wakeups.wake(`events ${summary.runId}`)
         }
       }),
-    watch: (runId, from = 0) =>
-      Wakeups.follow(wakeups, {
-        topic: `events ${runId}`,
-        from,
-        read: (position) => store.read(runId, position),
-        after: (event) => event.seq + 1
-      }),
     send: (runId, command) =>
       Effect.suspend(() =>
         Effect.map(find(runId), (run) => {
@@ -139,16 +132,9 @@ export const make: Effect.Effect<RunStore["Service"]> = Effect.sync(() => {
         })
       ),
     inbox: (runId, after) => Effect.sync(() => (runs.get(runId)?.commands ?? none).slice(after)),
-    watchInbox: (runId, after) =>
-      Wakeups.follow(wakeups, {
-        topic: `inbox ${runId}`,
-        from: after,
-        read: (position) => store.inbox(runId, position),
-        after: ({ id }) => id
-      }),
     lease: leases.take,
     isDriven: (runId) => Effect.sync(() => leases.isHeld(runId))
-  }
+  })
   return Keepable.only(store)
 })
 

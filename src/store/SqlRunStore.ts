@@ -168,7 +168,7 @@ export const make: Effect.Effect<RunStore["Service"], RunStoreError, SqlClient.S
       <A>(rows: Effect.Effect<A, SqlError>): Effect.Effect<A, RunStoreError> =>
         Effect.mapError(reconnecting(unattended(rows)), (error) => storeError(runId, error))
 
-    const store: RunStore["Service"] = {
+    const store = Wakeups.watching(wakeups, {
       append: (request) => {
         const { expected, runId } = request
         const appended = Effect.flatMap(append(request), (done) =>
@@ -211,14 +211,6 @@ export const make: Effect.Effect<RunStore["Service"], RunStoreError, SqlClient.S
           }
         ),
 
-      watch: (runId, from = 0) =>
-        Wakeups.follow(wakeups, {
-          topic: `events ${runId}`,
-          from,
-          read: (position) => store.read(runId, position),
-          after: (event) => event.seq + 1
-        }),
-
       send: (runId, command) => {
         const sent = transact(runId, "power", (execute) =>
           Effect.tap(execute(sendText, [runId, SqlInbox.encode(command), runId]), () =>
@@ -245,14 +237,6 @@ export const make: Effect.Effect<RunStore["Service"], RunStoreError, SqlClient.S
           )
         ),
 
-      watchInbox: (runId, after) =>
-        Wakeups.follow(wakeups, {
-          topic: `inbox ${runId}`,
-          from: after,
-          read: (position) => store.inbox(runId, position),
-          after: ({ id }) => id
-        }),
-
       lease: leases.take,
 
       isDriven: (runId) =>
@@ -261,7 +245,7 @@ export const make: Effect.Effect<RunStore["Service"], RunStoreError, SqlClient.S
             WHERE run_id = ${runId} AND until_ms > ${sql.literal(SqlLeases.nowText(sql))}`),
           (rows) => rows.length > 0
         )
-    }
+    })
     return Keepable.only(store)
   })
 

@@ -8,6 +8,7 @@ import * as Effect from "effect/Effect"
 import * as Latch from "effect/Latch"
 import type * as Scope from "effect/Scope"
 import * as Stream from "effect/Stream"
+import type { RunStore } from "./RunStore.ts"
 
 /** What there may be news of: the journal of a run, or its inbox. */
 export type Topic = `${"events" | "inbox"} ${string}`
@@ -95,3 +96,25 @@ export const follow = <A, E>(
       return Stream.flattenIterable(Stream.fromEffectRepeat(next))
     })
   )
+
+/** A store with its streams, which it has when it wakes who waits after whatever it writes. */
+export const watching = (
+  wakeups: Wakeups,
+  store: Omit<RunStore["Service"], "watch" | "watchInbox">
+): RunStore["Service"] => ({
+  ...store,
+  watch: (runId, from = 0) =>
+    follow(wakeups, {
+      topic: `events ${runId}`,
+      from,
+      read: (position) => store.read(runId, position),
+      after: ({ seq }) => seq + 1
+    }),
+  watchInbox: (runId, after) =>
+    follow(wakeups, {
+      topic: `inbox ${runId}`,
+      from: after,
+      read: (position) => store.inbox(runId, position),
+      after: ({ id }) => id
+    })
+})
