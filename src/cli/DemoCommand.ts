@@ -9,6 +9,7 @@ import * as Option from "effect/Option"
 import * as Catalogue from "../demo/Catalogue.ts"
 import type * as Demo from "../demo/Demo.ts"
 import type { Stored } from "../store/RunStore.ts"
+import * as Amount from "./Amount.ts"
 import * as DemoFigures from "./DemoFigures.ts"
 import { screen } from "./DemoScreen.ts"
 import * as DemoTasks from "./DemoTasks.ts"
@@ -18,16 +19,13 @@ import * as Store from "./Store.ts"
 
 // What runs agents is loaded by the handlers: `--help` has no need of it.
 
-const duration = (name: string, what: string) =>
-  Flag.String(name).pipe(
-    Flag.filterMap(
-      LimitFlags.durationMs,
-      (text) => `Expected a duration such as 1200ms, 1.2s or "2 seconds", got ${text}`
-    ),
-    Flag.withMetavar("DURATION"),
-    Flag.withDescription(what),
-    Flag.optional
-  )
+const duration: Amount.Kind = {
+  ...Amount.time,
+  metavar: "DURATION",
+  expected: 'a duration such as 1200ms, 1.2s or "2 seconds"'
+}
+
+const turn: Amount.Kind = { ...Amount.positive, metavar: "TURN", expected: "the number of a turn, from 1 on" }
 
 const flags = {
   scenario: Argument.Literals("scenario", Catalogue.names).pipe(
@@ -70,17 +68,13 @@ const flags = {
     Flag.withDescription("Reject them for this reason"),
     Flag.optional
   ),
-  stopAfter: duration("stop-after", "Press Stop after this time"),
-  killAfter: Flag.Int("kill-after").pipe(
-    Flag.filter(
-      (turn) => turn >= 1,
-      (turn) => `Expected the number of a turn, from 1 on, got ${turn}`
-    ),
-    Flag.withMetavar("TURN"),
-    Flag.withDescription("Kill this very process once the tool results of this turn are stored"),
-    Flag.optional
+  stopAfter: Amount.optional("stop-after", duration, "Press Stop after this time"),
+  killAfter: Amount.optional(
+    "kill-after",
+    turn,
+    "Kill this very process once the tool results of this turn are stored"
   ),
-  latency: duration("latency", "How long the model takes to reply"),
+  latency: Amount.optional("latency", duration, "How long the model takes to reply"),
   provider: DemoFigures.provider,
   store: Store.flag,
   json: Output.json

@@ -5,52 +5,7 @@ import type * as Command from "effect/cli/Command"
 import * as Flag from "effect/cli/Flag"
 import * as Option from "effect/Option"
 import type { LimitsInput } from "../run/Limits.ts"
-
-/** An amount as people write it: how it is read, and what is said of one that cannot be. */
-interface Kind {
-  readonly metavar: string
-  readonly expected: string
-  readonly parse: (text: string) => Option.Option<number>
-}
-
-const unitsMs = [
-  [/^(?:ms|millis|milliseconds?)$/, 1],
-  [/^(?:s|sec|seconds?)$/, 1000],
-  [/^(?:m|min|minutes?)$/, 60_000],
-  [/^(?:h|hours?)$/, 3_600_000],
-  [/^(?:d|days?)$/, 86_400_000],
-  [/^(?:w|weeks?)$/, 604_800_000]
-] as const
-
-/** A duration as people write it, in milliseconds: `90s`, `10m`, `1.5h`, `30d`, `"10 minutes"`. */
-export const durationMs = (text: string): Option.Option<number> => {
-  const [, amount, unit] = /^(\d+(?:\.\d+)?) ?([a-z]+)$/i.exec(text.trim()) ?? []
-  const known = unitsMs.find(([names]) => unit !== undefined && names.test(unit.toLowerCase()))
-  return known === undefined ? Option.none() : Option.some(Number(amount) * known[1])
-}
-
-const numberIf =
-  (written: RegExp, holds: (value: number) => boolean) =>
-  (text: string): Option.Option<number> =>
-    written.test(text) && holds(Number(text)) ? Option.some(Number(text)) : Option.none()
-
-const count: Kind = {
-  metavar: "N",
-  expected: "a whole number of at least 0",
-  parse: numberIf(/^\d+$/, Number.isSafeInteger)
-}
-
-const money: Kind = {
-  metavar: "X",
-  expected: "an amount of at least 0",
-  parse: numberIf(/^(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?$/i, Number.isFinite)
-}
-
-const time: Kind = {
-  metavar: "D",
-  expected: 'a duration such as 90s, 10m or "2 hours"',
-  parse: durationMs
-}
+import { count, type Kind, money, optional, time } from "./Amount.ts"
 
 const orNone = ({ expected, metavar, parse }: Kind): Kind => ({
   metavar: `${metavar}|none`,
@@ -58,30 +13,18 @@ const orNone = ({ expected, metavar, parse }: Kind): Kind => ({
   parse: (text) => (text === "none" ? Option.some(Number.POSITIVE_INFINITY) : parse(text))
 })
 
-const amount = (
-  name: string,
-  { expected, metavar, parse }: Kind,
-  what: string
-): Flag.Flag<Option.Option<number>> =>
-  Flag.String(name).pipe(
-    Flag.filterMap(parse, (text) => `Expected ${expected}, got ${text}`),
-    Flag.withMetavar(metavar),
-    Flag.withDescription(what),
-    Flag.optional
-  )
-
 /** The flags; each that is given replaces the agent's own limit, and `none` lifts it. */
 export const flags = {
-  maxTurns: amount("max-turns", orNone(count), "The most model calls"),
-  maxCalls: amount("max-calls", orNone(count), "The most tool calls, failed attempts included"),
-  maxUsd: amount("max-usd", orNone(money), "The most money, in USD; the model needs a price"),
-  maxTokens: amount("max-tokens", orNone(count), "The most tokens, in and out together"),
-  maxTime: amount("max-time", orNone(time), 'The most time, such as 90s, 10m or "2 hours"'),
-  reserveTurns: amount("reserve-turns", count, "How many of the turns are kept for a handoff"),
-  reserveCalls: amount("reserve-calls", count, "How many of the tool calls are kept for a handoff"),
-  reserveUsd: amount("reserve-usd", money, "How much of the money is kept for a handoff"),
-  reserveTokens: amount("reserve-tokens", count, "How many of the tokens are kept for a handoff"),
-  reserveTime: amount("reserve-time", time, "How much of the time is kept for a handoff"),
+  maxTurns: optional("max-turns", orNone(count), "The most model calls"),
+  maxCalls: optional("max-calls", orNone(count), "The most tool calls, failed attempts included"),
+  maxUsd: optional("max-usd", orNone(money), "The most money, in USD; the model needs a price"),
+  maxTokens: optional("max-tokens", orNone(count), "The most tokens, in and out together"),
+  maxTime: optional("max-time", orNone(time), 'The most time, such as 90s, 10m or "2 hours"'),
+  reserveTurns: optional("reserve-turns", count, "How many of the turns are kept for a handoff"),
+  reserveCalls: optional("reserve-calls", count, "How many of the tool calls are kept for a handoff"),
+  reserveUsd: optional("reserve-usd", money, "How much of the money is kept for a handoff"),
+  reserveTokens: optional("reserve-tokens", count, "How many of the tokens are kept for a handoff"),
+  reserveTime: optional("reserve-time", time, "How much of the time is kept for a handoff"),
   money: Flag.Literals("money", ["hold", "over-by-one-turn"]).pipe(
     Flag.withDescription(
       "Whether a model call is sent only if its worst case fits the limits of money and tokens, or the last one may pass them (default)"

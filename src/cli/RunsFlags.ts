@@ -5,6 +5,7 @@ import * as Argument from "effect/cli/Argument"
 import type { Command } from "effect/cli/Command"
 import * as Flag from "effect/cli/Flag"
 import * as Option from "effect/Option"
+import * as Amount from "./Amount.ts"
 import * as LimitFlags from "./LimitFlags.ts"
 import * as Output from "./Output.ts"
 import { agent, model, trace } from "./RunCommand.ts"
@@ -20,18 +21,6 @@ const driving = { agent, model, ...LimitFlags.flags, ...common, trace }
 
 /** With what a run is driven on. */
 export interface Driving extends Command.Config.Infer<typeof driving> {}
-
-/** A number of things. */
-const count = (name: string, otherwise: number, what: string): Flag.Flag<number> =>
-  Flag.Int(name).pipe(
-    Flag.filter(
-      (value) => value > 0,
-      (value) => `Expected a number of at least 1, got ${value}`
-    ),
-    Flag.withMetavar("N"),
-    Flag.withDescription(`${what} (default: ${otherwise})`),
-    Flag.withDefault(otherwise)
-  )
 
 /** Which runs are meant, by what they are. */
 const filters = {
@@ -55,29 +44,23 @@ const filters = {
   )
 }
 
-/** An age, in milliseconds. */
-const age = (name: string, what: string): Flag.Flag<Option.Option<number>> =>
-  Flag.String(name).pipe(
-    Flag.filterMap(
-      LimitFlags.durationMs,
-      (text) => `Expected an age such as 12h, 30d or "2 weeks", got ${text}`
-    ),
-    Flag.withMetavar("D"),
-    Flag.withDescription(what),
-    Flag.optional
-  )
+const age: Amount.Kind = { ...Amount.time, expected: 'an age such as 12h, 30d or "2 weeks"' }
 
 /** Of `checkrein runs list`. */
 export const list = {
   ...filters,
-  olderThan: age("older-than", "Only runs that were started longer ago than this, such as 30d"),
-  newerThan: age("newer-than", "Only runs that were started since, such as 12h"),
+  olderThan: Amount.optional(
+    "older-than",
+    age,
+    "Only runs that were started longer ago than this, such as 30d"
+  ),
+  newerThan: Amount.optional("newer-than", age, "Only runs that were started since, such as 12h"),
   after: Flag.String("after").pipe(
     Flag.withMetavar("ID"),
     Flag.withDescription("Only runs that come after this one in the list"),
     Flag.optional
   ),
-  limit: count("limit", 50, "How many runs"),
+  limit: Amount.flag("limit", Amount.positive, "How many runs (default: 50)").pipe(Flag.withDefault(50)),
   ...common
 }
 export interface List extends Command.Config.Infer<typeof list> {}
@@ -130,7 +113,11 @@ export interface Resume extends Command.Config.Infer<typeof resume> {}
 
 /** Of `checkrein runs recover`. */
 export const recover = {
-  concurrency: count("concurrency", 16, "How many runs to drive at a time"),
+  concurrency: Amount.flag(
+    "concurrency",
+    Amount.positive,
+    "How many runs to drive at a time (default: 16)"
+  ).pipe(Flag.withDefault(16)),
   ...driving
 }
 export interface Recover extends Command.Config.Infer<typeof recover> {}
@@ -150,7 +137,11 @@ export interface Cancel extends Command.Config.Infer<typeof cancel> {}
 /** Of `checkrein runs delete`. */
 export const remove = {
   id: id.pipe(Argument.optional),
-  olderThan: age("older-than", "All runs that nothing has happened to for longer than this, such as 30d"),
+  olderThan: Amount.optional(
+    "older-than",
+    age,
+    "All runs that nothing has happened to for longer than this, such as 30d"
+  ),
   all: Flag.Boolean("all").pipe(
     Flag.withDescription("All runs that the other flags name, of any age"),
     Flag.withDefault(false)
@@ -185,6 +176,13 @@ export interface Said extends Command.Config.Infer<typeof saying> {
 
 const deciding = { id, call, ...saying }
 
+// Nothing starts in no time.
+const lifetime: Amount.Kind = {
+  ...Amount.time,
+  expected: 'a duration such as 90s, 30m or "2 hours"',
+  parse: (text) => Option.filter(Amount.time.parse(text), (ms) => ms > 0)
+}
+
 /** Of `checkrein runs approve`. */
 export const approve = {
   ...deciding,
@@ -193,14 +191,10 @@ export const approve = {
     Flag.withDescription("Run the call with these arguments instead"),
     Flag.optional
   ),
-  expires: Flag.String("expires").pipe(
-    Flag.filterMap(
-      (text) => Option.filter(LimitFlags.durationMs(text), (ms) => ms > 0),
-      (text) => `Expected a duration such as 90s, 30m or "2 hours", got ${text}`
-    ),
-    Flag.withMetavar("D"),
-    Flag.withDescription("How long the call may take to start: after that, it waits for a decision again"),
-    Flag.optional
+  expires: Amount.optional(
+    "expires",
+    lifetime,
+    "How long the call may take to start: after that, it waits for a decision again"
   )
 }
 export interface Approve extends Command.Config.Infer<typeof approve> {}

@@ -1,6 +1,6 @@
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs"
 import { describe, expect, it } from "vitest"
-import { durationMs } from "../../src/cli/LimitFlags.ts"
+import { durationMs } from "../../src/cli/Amount.ts"
 import { agentModule, cli, parsed, withoutEndpoint, workshop } from "./support.ts"
 
 const { path } = workshop()
@@ -113,6 +113,10 @@ describe("checkrein run", () => {
       [2, ["run", "--max-time", "-1h", ...store, "x"], "Expected a duration"],
       [2, ["runs", "approve", "r", "--expires", "-1.5 h"], "Expected a duration"],
       [2, ["runs", "list", "--older-than", "-2h", ...store], "Expected an age"],
+      [2, ["runs", "list", "--limit", "0", ...store], "Expected a whole number of at least 1, got 0"],
+      [2, ["runs", "recover", "--concurrency", "1.5", ...store], "Expected a whole number of at least 1"],
+      [2, ["demo", "plan", "--kill-after", "0", ...store], "Expected the number of a turn, from 1 on"],
+      [2, ["demo", "plan", "--latency", "x", ...store], "Expected a duration such as 1200ms"],
       [1, ["run", ...store, "--root", path("gone"), "--", "-1h"], `there is no directory ${path("gone")}`],
       [2, ["run", "--nope", ...store, "x"], "--nope"],
       [2, ["nonsense"], "nonsense"]
