@@ -263,6 +263,9 @@ export const create = <A, E, R>(
  * ending. A run that has completed, failed or stopped at a limit stays as it is. A sub-agent's run that is stopped by its
  * own id stops alone; see `asTool`.
  *
+ * No Stop is lost: one that comes while the run stops for something else, such as a decision, is obeyed by its driver on
+ * the way out, or else by the next `resume`, before anything runs; that resume is interrupted with the reason.
+ *
  * @example
  * ```ts
  * import { Agent } from "checkrein"

@@ -197,44 +197,53 @@ export const lastSent = (runId: string) =>
     return (yield* store.inbox(runId, inbox)).at(-1)?.id ?? inbox
   }).pipe(Effect.catchTag("RunNotFound", () => Effect.succeed(0)))
 
-/** Whether somebody has said meanwhile what the run is about to stop for. */
+/** The first Stop among commands. */
+const stopAmong = (commands: ReadonlyArray<Numbered>) => {
+  for (const { command } of commands) if (command.type === "cancel") return command
+  return undefined
+}
+
+/** Whether somebody has said meanwhile what the run is about to stop for; interrupts if somebody has stopped it. */
 export const somethingArrived = Effect.fnUntraced(function* (job: Job, journal: Journal, { reason }: Ending) {
   if (reason !== "approval" && reason !== "input" && reason !== "unknown_outcome") return false
   const store = yield* RunStore
   yield* journal.commit()
   const commands = yield* store.inbox(journal.runId, journal.state().inbox)
+  const stop = stopAmong(commands)
+  if (stop !== undefined) return yield* Effect.failCause(interruption(stop.reason))
   return takeIn(journal, commands, yield* misfits(job, journal.state(), commands))
 })
 
 /**
- * What people have answered of what a stopped run waits for, in its own inbox and in those of the runs below it, since
- * each was last driven: a name for each answer. None where somebody has asked meanwhile that it stop.
+ * What a run that has just stopped was told while it did, and has to be taken up again for: a Stop; and, for one that
+ * goes on by itself (`isTop`), what people have answered of what it waits for, in its own inbox and in those of the runs
+ * below it. A name for each.
  */
-export const answersTo = Effect.fnUntraced(
-  function* (state: RunState) {
-    const { reason } = state
-    if (reason !== "approval" && reason !== "input" && reason !== "unknown_outcome") return []
-    const store = yield* RunStore
+export const unheard = Effect.fnUntraced(
+  function* (state: RunState, isTop: boolean) {
+    const { reason, runId, status } = state
+    if (status !== "interrupted" || reason === "cancelled") return []
+    const waits = isTop && (reason === "approval" || reason === "input" || reason === "unknown_outcome")
     const question = questionOf(state)
-    const waiting = [
-      ...approvalsOf(state),
-      ...unknownOf(state),
-      ...(question === undefined ? [] : [question])
-    ]
-    const answers: Array<string> = []
-    for (const runId of new Set([state.runId, ...waiting.map((each) => each.runId)])) {
-      const { inbox } = yield* store.summary(runId)
-      for (const { command, id } of yield* store.inbox(runId, inbox)) {
-        if (command.type === "cancel") return []
-        const isAnswer = waiting.some((each) => each.runId === runId && each.callId === command.callId)
-        if (isAnswer) answers.push(`${runId} ${id}`)
+    const waiting = waits
+      ? [...approvalsOf(state), ...unknownOf(state), ...(question === undefined ? [] : [question])]
+      : []
+    const store = yield* RunStore
+    const said: Array<string> = []
+    for (const id of new Set([runId, ...waiting.map((each) => each.runId)])) {
+      const { inbox } = id === runId ? state : yield* store.summary(id)
+      for (const { command, id: number } of yield* store.inbox(id, inbox)) {
+        const counts =
+          command.type === "cancel" ||
+          waiting.some((each) => each.runId === id && each.callId === command.callId)
+        if (counts) said.push(`${id} ${number}`)
       }
     }
-    return answers
+    return said
   },
   // The run has stopped, and is as it is whatever the store says now.
   Effect.catch((error) =>
-    Effect.as(Effect.logWarning("nobody can tell whether the run was answered while it stopped", error), [])
+    Effect.as(Effect.logWarning("nobody can tell what the run was told while it stopped", error), [])
   )
 )
 
@@ -243,6 +252,6 @@ export const cancelled = Effect.fnUntraced(function* (journal: Journal) {
   const store = yield* RunStore
   const inbox = store.watchInbox(journal.runId, journal.state().inbox)
   const command = yield* Stream.runHead(Stream.filter(inbox, ({ command }) => command.type === "cancel"))
-  if (Option.isNone(command) || command.value.command.type !== "cancel") return yield* Effect.never
-  return yield* Effect.failCause(interruption(command.value.command.reason))
+  const stop = stopAmong(Option.toArray(command))
+  return yield* stop === undefined ? Effect.never : Effect.failCause(interruption(stop.reason))
 })

@@ -235,9 +235,9 @@ const takeUp = Effect.fnUntraced(function* (
 })
 
 /**
- * Takes a run up again that has stopped for people, if they have answered while it was stopping: whoever answers and then
- * finds the run driven leaves it to its driver. A child's answers are seen by the run at the top, which renews what the
- * child may use.
+ * Takes a run up again that was told something while it was stopping, which is left to its driver: that it stop as
+ * cancelled, or what it has stopped for people to answer. A child's answers are seen by the run at the top, which renews
+ * what the child may use.
  */
 const heed = Effect.fnUntraced(function* (
   lease: Lease,
@@ -248,10 +248,11 @@ const heed = Effect.fnUntraced(function* (
   const heard = new Set<string>()
   const drain = yield* Drain
   let state = stopped
-  while (around.parent === undefined && !isRequested(drain)) {
-    const answers = (yield* Inbox.answersTo(state)).filter((answer) => !heard.has(answer))
-    if (answers.length === 0) break
-    for (const answer of answers) heard.add(answer)
+  while (!isRequested(drain)) {
+    const said = yield* Inbox.unheard(state, around.parent === undefined)
+    const news = said.filter((each) => !heard.has(each))
+    if (news.length === 0) break
+    for (const each of news) heard.add(each)
     state = yield* takeUp(lease, definition, { state }, {}, around, state.inbox)
   }
   return state
@@ -351,7 +352,8 @@ export const create = (
 
 /**
  * Stops a run, whoever drives it: its driver is told, and does so within a second; a run that nobody drives is stopped
- * here. A run that has completed, failed or stopped at a limit stays as it is.
+ * here. A run that has completed, failed or stopped at a limit stays as it is. A driver on its way out of the run heeds
+ * what it is sent until it has looked for the last time; what comes later is obeyed by whoever takes the run up next.
  */
 export const cancel = (
   runId: string,

@@ -165,9 +165,12 @@ export const resume = Effect.fnUntraced(function* (
     yield* RunEnd.end(journal, stays)
     return journal.state()
   }
-  // Somebody pressed Stop, and the driver died before it heard of it, or this one was not listening yet.
-  const since = state.status === "running" ? state.inbox : sent
   const voided = withParent && state.parent !== undefined ? stoppedWith(state.parent.runId) : undefined
+  const { detail, reason, status } = state
+  // Somebody pressed Stop, and the driver was gone or on its way out, or this one was not listening yet. A run that has
+  // obeyed a Stop, or came to a limit before it, was resumed after that.
+  const isOpen = status === "running" || (status === "interrupted" && reason !== "cancelled")
+  const since = isOpen || (reason === "cancelled" && detail === voided) ? state.inbox : sent
   const cancel = commands.find(
     ({ command, id }) => command.type === "cancel" && id > (command.reason === voided ? sent : since)
   )
