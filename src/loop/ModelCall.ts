@@ -11,7 +11,7 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Result from "effect/Result"
 import * as Stream from "effect/Stream"
-import { firstOf, keeps, outOf } from "../run/Exhaustion.ts"
+import { keeps, outOf, reachedFirst } from "../run/Exhaustion.ts"
 import * as Limits from "../run/Limits.ts"
 import type { Message } from "../run/Message.ts"
 import * as Money from "../run/Money.ts"
@@ -349,9 +349,9 @@ export const ask = Effect.fnUntraced(function* (
     if (Result.isFailure(claim)) {
       const { exhausted } = claim.failure
       if (purpose === "handoff" || !keeps(before.limits, exhausted.resource)) {
-        const first = firstOf(before, RunState.used(before), exhausted)
+        const first = reachedFirst(before, RunState.used(before), exhausted)
+        if (first.resource !== exhausted.resource) return outOf(first, before.limits)
         const ending = outOf(first)
-        if (first.resource !== exhausted.resource) return ending
         return { ...ending, detail: `${ending.detail}, and the next model call might pass it` }
       }
       yield* journal.commit({ type: "handoff", exhausted })

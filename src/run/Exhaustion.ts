@@ -1,7 +1,9 @@
 /**
- * What follows from a limit that was reached: whether a part of it was kept for the handoff, and how the run ends.
+ * When a limit is reached, and what follows from that: whether a part of it was kept for the handoff, and how the run ends.
  */
-import type { Exhausted, Limits, Resource, Used } from "./Limits.ts"
+import * as Struct from "effect/Struct"
+import type { Exhausted, Limits, Purpose, Resource, Used } from "./Limits.ts"
+import * as Money from "./Money.ts"
 import type { Ending } from "./NextStep.ts"
 import type { RunState } from "./RunState.ts"
 
@@ -14,15 +16,53 @@ export const amounts = {
   tool_calls: "toolCalls"
 } as const satisfies Record<Resource, keyof Used>
 
+const resources = Struct.keys(amounts)
+
+/** How much of an amount is kept from work of this purpose. */
+export const keptFrom = ({ reserve }: Limits, name: keyof Used, purpose: Purpose): number =>
+  purpose === "investigate" ? (reserve?.[name] ?? 0) : 0
+
 /** Whether a part of a resource is kept for the handoff. */
-export const keeps = ({ reserve }: Limits, resource: Resource): boolean =>
-  (reserve?.[amounts[resource]] ?? 0) > 0
+export const keeps = (limits: Limits, resource: Resource): boolean =>
+  keptFrom(limits, amounts[resource], "investigate") > 0
+
+/** The first limit, among the resources that count, that leaves no room for more work of this purpose. */
+export const reached = (
+  limits: Limits,
+  used: Used,
+  purpose: Purpose,
+  counts: (resource: Resource) => boolean
+): Exhausted | undefined => {
+  for (const resource of resources) {
+    const name = amounts[resource]
+    const limit = limits[name]
+    if (limit === undefined || !counts(resource)) continue
+    const kept = keptFrom(limits, name, purpose)
+    // In whole nano-dollars: 0.8 - 0.1 is not 0.7 in floating point.
+    const room = name === "usd" ? Money.subtract(limit, kept) : limit - kept
+    if (used[name] >= room) return { resource, used: used[name], limit }
+  }
+  return undefined
+}
+
+/** The limit that leaves no room for one more tool call of this purpose: of time, or of tool calls. */
+export const shortForCall = (
+  limits: Limits,
+  used: Pick<Used, "toolCalls" | "timeMs">,
+  purpose: Purpose
+): Exhausted | undefined =>
+  reached(
+    limits,
+    { turns: 0, usd: 0, tokens: 0, ...used },
+    purpose,
+    (resource) => resource === "tool_calls" || resource === "time"
+  )
 
 /**
  * The limit that a run has reached first, or `now` if it has reached none before: with what has been used of it by now,
  * unless it is that of a pool. The time until a deadline may have become another one meanwhile.
  */
-export const firstOf = (
+export const reachedFirst = (
   { exhausted, limits }: Pick<RunState, "exhausted" | "limits">,
   used: Used,
   now: Exhausted
@@ -53,3 +93,7 @@ export const outOf = (exhausted: Exhausted, limits: Limits = {}): Ending => {
     ? { status: "max_turns_exceeded", reason: "max_turns", detail, exhausted }
     : { status: "budget_exceeded", reason: "max_budget", detail, exhausted }
 }
+
+/** How a run ends that has run out of something now: with the limit that it has reached first. */
+export const endingAt = (state: Pick<RunState, "exhausted" | "limits">, used: Used, now: Exhausted): Ending =>
+  outOf(reachedFirst(state, used, now), state.limits)

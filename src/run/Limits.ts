@@ -6,6 +6,7 @@
  */
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
+import { keptFrom, reached, shortForCall } from "./Exhaustion.ts"
 import * as Money from "./Money.ts"
 
 export {
@@ -64,31 +65,6 @@ export const Exhausted = Schema.Struct({
 })
 export type Exhausted = typeof Exhausted.Type
 
-const rows = [
-  ["turns", "turns"],
-  ["usd", "usd"],
-  ["tokens", "tokens"],
-  ["time", "timeMs"],
-  ["tool_calls", "toolCalls"]
-] as const
-
-const reached = (
-  limits: Limits,
-  used: Used,
-  purpose: Purpose,
-  counts: (resource: Resource) => boolean
-): Exhausted | undefined => {
-  for (const [resource, name] of rows) {
-    const limit = limits[name]
-    if (limit === undefined || !counts(resource)) continue
-    const kept = purpose === "investigate" ? (limits.reserve?.[name] ?? 0) : 0
-    // In whole nano-dollars: 0.8 - 0.1 is not 0.7 in floating point.
-    const room = name === "usd" ? Money.subtract(limit, kept) : limit - kept
-    if (used[name] >= room) return { resource, used: used[name], limit }
-  }
-  return undefined
-}
-
 /**
  * The first limit, in the order turns, usd, tokens, time, tool calls, that leaves no room for another turn of this
  * purpose; `undefined` while there is room. The number of tool calls counts only where it has a reserve: without one a
@@ -129,16 +105,12 @@ export const hold = (
   worst: { readonly usd: number; readonly tokens: number },
   purpose: Purpose
 ): Result.Result<void, ClaimRefused> => {
-  for (const [resource, name] of [
-    ["usd", "usd"],
-    ["tokens", "tokens"]
-  ] as const) {
-    const limit = limits[name]
+  for (const resource of ["usd", "tokens"] as const) {
+    const limit = limits[resource]
     if (limit === undefined) continue
-    const kept = purpose === "investigate" ? (limits.reserve?.[name] ?? 0) : 0
-    const add = name === "usd" ? Money.add : (a: number, b: number) => a + b
-    if (add(add(used[name], worst[name]), kept) > limit) {
-      return Result.fail(new ClaimRefused({ exhausted: { resource, used: used[name], limit }, purpose }))
+    const add = resource === "usd" ? Money.add : (a: number, b: number) => a + b
+    if (add(add(used[resource], worst[resource]), keptFrom(limits, resource, purpose)) > limit) {
+      return Result.fail(new ClaimRefused({ exhausted: { resource, used: used[resource], limit }, purpose }))
     }
   }
   return Result.succeed(undefined)
@@ -154,10 +126,10 @@ export const hold = (
  * Limits.timeLeftMs({ timeMs: 60_000, reserve: { timeMs: 10_000 } }, 20_000, "investigate") // => 30000
  * ```
  */
-export const timeLeftMs = ({ reserve, timeMs }: Limits, elapsedMs: number, purpose: Purpose): number => {
+export const timeLeftMs = (limits: Limits, elapsedMs: number, purpose: Purpose): number => {
+  const { timeMs } = limits
   if (timeMs === undefined) return Number.POSITIVE_INFINITY
-  const kept = purpose === "investigate" ? (reserve?.timeMs ?? 0) : 0
-  return Math.max(0, timeMs - kept - elapsedMs)
+  return Math.max(0, timeMs - keptFrom(limits, "timeMs", purpose) - elapsedMs)
 }
 
 /** A claim that was refused, and the resource that was short. */
@@ -180,35 +152,12 @@ export class InvalidClaim extends Schema.TaggedError<InvalidClaim>()("InvalidCla
   }
 }
 
-/**
- * The limit that leaves no room for one more tool call of this purpose; `undefined` while there is room. Only time and tool
- * calls are looked at, for these are what a tool call uses.
- *
- * @example
- * ```ts
- * import { Limits } from "checkrein"
- *
- * const limits = { toolCalls: 12, reserve: { toolCalls: 2 } }
- * Limits.shortForCall(limits, { toolCalls: 10, timeMs: 0 }, "investigate")?.resource // => "tool_calls"
- * ```
- */
-export const shortForCall = (
-  limits: Limits,
-  used: Pick<Used, "toolCalls" | "timeMs">,
-  purpose: Purpose
-): Exhausted | undefined =>
-  reached(
-    limits,
-    { turns: 0, usd: 0, tokens: 0, ...used },
-    purpose,
-    (resource) => resource === "tool_calls" || resource === "time"
-  )
-
 const isPurpose = Schema.is(Purpose)
 
 /**
- * Claims one tool call: what the count of tool calls becomes, or why it may not begin (see `shortForCall`). Fails with `InvalidClaim` for a count that is no whole number of at
- * least 0, a reading that is not finite, or an unknown purpose.
+ * Claims one tool call: what the count of tool calls becomes, or why it may not begin. Only time and tool calls are looked
+ * at, for these are what a tool call uses. Fails with `InvalidClaim` for a count that is no whole number of at least 0, a
+ * reading that is not finite, or an unknown purpose.
  *
  * @example
  * ```ts

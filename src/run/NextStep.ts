@@ -1,7 +1,7 @@
 /**
  * What a run does next: a pure function of its state. The loop is the interpreter of these steps.
  */
-import { firstOf, outOf } from "./Exhaustion.ts"
+import { endingAt, outOf, shortForCall } from "./Exhaustion.ts"
 import { hasExpired } from "./Expiry.ts"
 import * as Limits from "./Limits.ts"
 import { continues } from "./PendingCalls.ts"
@@ -96,7 +96,7 @@ const claimed = (
       granted.push(call)
       continue
     }
-    const exhausted = Limits.shortForCall(
+    const exhausted = shortForCall(
       state.limits,
       { timeMs: used.timeMs, toolCalls: used.toolCalls + granted.length },
       call.purpose
@@ -116,7 +116,7 @@ const claimed = (
 const limited = (state: RunState, elapsedMs: number): Step | undefined => {
   const used = State.used(state, elapsedMs)
   const hard = Limits.exhausted(state.limits, used, "handoff")
-  if (hard !== undefined) return stop(outOf(firstOf(state, used, hard), state.limits))
+  if (hard !== undefined) return stop(endingAt(state, used, hard))
   if (state.phase === "handoff") return undefined
   const soft = Limits.exhausted(state.limits, used, "investigate")
   return soft === undefined ? undefined : { _tag: "BeginHandoff", exhausted: soft }
@@ -162,7 +162,7 @@ export const nextStep = (
 
   if (pending.length === 0 && state.answered) {
     return state.phase === "handoff" && state.exhausted !== undefined
-      ? stop(outOf(firstOf(state, State.used(state, elapsedMs), state.exhausted), state.limits))
+      ? stop(endingAt(state, State.used(state, elapsedMs), state.exhausted))
       : stop({
           status: "completed",
           reason: "answered",
@@ -209,7 +209,7 @@ export const nextStep = (
       // A model that was told, was refused and asks for nothing else again would go on so until its turns are used up.
       const { strayedInTurn: before } = state
       if (before !== undefined && before < first.turn && refused.length === pending.length) {
-        return stop(outOf(firstOf(state, State.used(state, elapsedMs), exhausted), state.limits))
+        return stop(endingAt(state, State.used(state, elapsedMs), exhausted))
       }
       return {
         _tag: "AnswerCalls",

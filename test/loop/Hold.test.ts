@@ -98,6 +98,21 @@ describe("hold", () => {
     })
   )
 
+  it.effect(
+    "a handoff that does not fit says which limit was reached, and that its rest was kept for it",
+    () =>
+      Effect.gen(function* () {
+        const { events } = yield* minimum({}, 1)
+        const [first] = of(events, "turn").map(({ costUsd }) => costUsd)
+        const limits = { usd: (first ?? 0) * 2, turns: 10, reserve: { turns: 9 } }
+        const { exit } = yield* Effect.provide(finish(run(limits)), world(reads(1)))
+        const { run: stopped } = expectTag(exit, "MaxTurnsExceeded")
+        expect(stopped.detail).toBe(
+          "used 1 turns of a limit of 10 turns, and the rest was kept for its handoff"
+        )
+      })
+  )
+
   it.effect("a model call that is lost counts as all that was held for it", () =>
     Effect.gen(function* () {
       const never = Scripted.make("bot", [Scripted.text("late", { latency: "1 hour" })])
