@@ -8,8 +8,15 @@ import * as Layer from "effect/Layer"
 import type { Numbered } from "../run/Command.ts"
 import type { RunEvent } from "../run/RunEvent.ts"
 import * as Keepable from "./Keepable.ts"
-import * as Leases from "./Leases.ts"
-import { type ListOptions, RunBusy, RunNotFound, RunStore, type RunSummary, StaleWriter } from "./RunStore.ts"
+import {
+  type Lease,
+  type ListOptions,
+  RunBusy,
+  RunNotFound,
+  RunStore,
+  type RunSummary,
+  StaleWriter
+} from "./RunStore.ts"
 import * as Wakeups from "./Wakeups.ts"
 
 interface Stored {
@@ -48,6 +55,9 @@ const matches = (summary: RunSummary, options: ListOptions): boolean =>
 
 const none: ReadonlyArray<Numbered> = []
 
+// Nothing can take it away.
+const lease: Lease = { check: Effect.void, lost: Effect.never }
+
 /**
  * Makes an empty store.
  *
@@ -63,7 +73,7 @@ export const make: Effect.Effect<RunStore["Service"]> = Effect.sync(() => {
   const runs = new Map<string, Stored>()
   const oldestFirst: Array<Stored> = []
   const wakeups = Wakeups.make()
-  const leases = Leases.make()
+  const driven = new Set<string>()
 
   const find = (runId: string): Effect.Effect<Stored, RunNotFound> => {
     const run = runs.get(runId)
@@ -113,7 +123,7 @@ export const make: Effect.Effect<RunStore["Service"]> = Effect.sync(() => {
       Effect.gen(function* () {
         const family = new Set([yield* find(runId)])
         for (const { summary } of family) {
-          if (leases.isHeld(summary.runId)) return yield* new RunBusy({ runId: summary.runId })
+          if (driven.has(summary.runId)) return yield* new RunBusy({ runId: summary.runId })
           for (const run of oldestFirst) if (run.summary.parent?.runId === summary.runId) family.add(run)
         }
         for (const { summary } of family) {
@@ -132,8 +142,16 @@ export const make: Effect.Effect<RunStore["Service"]> = Effect.sync(() => {
         })
       ),
     inbox: (runId, after) => Effect.sync(() => (runs.get(runId)?.commands ?? none).slice(after)),
-    lease: leases.take,
-    isDriven: (runId) => Effect.sync(() => leases.isHeld(runId))
+    lease: (runId) =>
+      Effect.acquireRelease(
+        Effect.suspend(() => {
+          if (driven.has(runId)) return Effect.fail(new RunBusy({ runId }))
+          driven.add(runId)
+          return Effect.succeed(lease)
+        }),
+        () => Effect.sync(() => driven.delete(runId))
+      ),
+    isDriven: (runId) => Effect.sync(() => driven.has(runId))
   })
   return Keepable.only(store)
 })

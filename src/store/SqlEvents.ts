@@ -1,11 +1,17 @@
 /**
- * Where the events of a run are: by its number and theirs on Postgres, by one key made of both on SQLite.
+ * The events of a run as rows: each is a text with its checksum. They are by the run's number and theirs on Postgres, by
+ * one key made of both on SQLite.
  *
  * A table of SQLite is a tree by its integer key, and a key of two columns is a second tree beside it. With the one key
  * an append writes two pages, that of the run and that of its events, instead of three.
  */
+import { crc32 } from "node:zlib"
+import * as Result from "effect/Result"
 import type * as SqlClient from "effect/sql/SqlClient"
 import type * as Statement from "effect/sql/Statement"
+import * as EventCodec from "../run/EventCodec.ts"
+import type { RunEvent } from "../run/RunEvent.ts"
+import { RunNotFound, RunStoreError } from "./RunStore.ts"
 
 // As many events as an INTEGER of Postgres counts; the other bits are for the number of the run.
 const bits = 31
@@ -30,3 +36,51 @@ export const following = (
       return { on: sql`e.id >= ${first} + ${from} AND e.id < ${end}`, by: sql`e.id` }
     }
   })
+
+/** A number of 32 bits that another text hardly ever has, however little it differs: by it a stored text is known again. */
+export const checksum = (text: string): number => crc32(text) | 0
+
+const corrupt = (runId: string, problem: string, seq: number) =>
+  Result.fail(new RunStoreError({ runId, kind: "corrupt", problem, seq }))
+
+/** An event as it is read, beside what the run's row says of how many there are. */
+export interface Row {
+  readonly total: number
+  readonly seq: number | null
+  readonly body: string | null
+  readonly checksum: number | null
+}
+
+/** The events of a run from a number on, none missing and none too many, of no rows if there is no run. */
+export const decode = (
+  runId: string,
+  from: number,
+  rows: ReadonlyArray<Row>
+): Result.Result<ReadonlyArray<RunEvent>, RunNotFound | RunStoreError> => {
+  const total = rows[0]?.total
+  if (total === undefined) return Result.fail(new RunNotFound({ runId }))
+  const missing = (seq: number) => corrupt(runId, `event ${seq} is missing`, seq)
+  const events: Array<RunEvent> = []
+  let next = from
+  for (const { body, checksum: stored, seq } of rows) {
+    if (seq === null || body === null) break
+    if (seq !== next) return missing(next)
+    if (seq >= total) return corrupt(runId, `event ${seq} is one more than its summary counts`, seq)
+    const event = EventCodec.decode(runId, seq, body, stored === checksum(body))
+    if (Result.isFailure(event)) {
+      const { kind, message } = event.failure
+      return Result.fail(
+        new RunStoreError({
+          runId,
+          kind,
+          seq,
+          problem: message,
+          cause: event.failure
+        })
+      )
+    }
+    events.push(event.success)
+    next += 1
+  }
+  return next < total ? missing(next) : Result.succeed(events)
+}

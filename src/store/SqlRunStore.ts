@@ -13,9 +13,6 @@ import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
 import * as SqlClient from "effect/sql/SqlClient"
 import type { SqlError } from "effect/sql/SqlError"
-import * as EventCodec from "../run/EventCodec.ts"
-import type { RunEvent } from "../run/RunEvent.ts"
-import { checksum } from "./Checksum.ts"
 import * as Keepable from "./Keepable.ts"
 import * as PostgresAppend from "./PostgresAppend.ts"
 import { reconnecting } from "./Reconnect.ts"
@@ -39,60 +36,16 @@ const deletionLimit = "2 minutes"
 
 const decodeSummary = Schema.decodeUnknownResult(Schema.fromJsonString(RunSummary))
 
-const corrupt = (runId: string, problem: string, seq?: number) =>
-  new RunStoreError({
-    runId,
-    kind: "corrupt",
-    problem,
-    ...(seq === undefined ? undefined : { seq })
-  })
-
 const summaryOf = (row: { readonly run_id: string; readonly summary: string }) =>
-  Result.mapError(decodeSummary(row.summary), (error) =>
-    corrupt(row.run_id, `its summary cannot be read: ${error.message}`)
+  Result.mapError(
+    decodeSummary(row.summary),
+    (error) =>
+      new RunStoreError({
+        runId: row.run_id,
+        kind: "corrupt",
+        problem: `its summary cannot be read: ${error.message}`
+      })
   )
-
-interface EventRow {
-  readonly total: number
-  readonly seq: number | null
-  readonly body: string | null
-  readonly checksum: number | null
-}
-
-/** The events of a run from a number on, given what the run's row says of how many there are. */
-const eventsOf = (
-  runId: string,
-  from: number,
-  rows: ReadonlyArray<EventRow>
-): Result.Result<ReadonlyArray<RunEvent>, RunNotFound | RunStoreError> => {
-  const total = rows[0]?.total
-  if (total === undefined) return Result.fail(new RunNotFound({ runId }))
-  const missing = (seq: number) => Result.fail(corrupt(runId, `event ${seq} is missing`, seq))
-  const events: Array<RunEvent> = []
-  let next = from
-  for (const { body, checksum: stored, seq } of rows) {
-    if (seq === null || body === null) break
-    if (seq !== next) return missing(next)
-    if (seq >= total)
-      return Result.fail(corrupt(runId, `event ${seq} is one more than its summary counts`, seq))
-    const event = EventCodec.decode(runId, seq, body, stored === checksum(body))
-    if (Result.isFailure(event)) {
-      const { kind, message } = event.failure
-      return Result.fail(
-        new RunStoreError({
-          runId,
-          kind,
-          seq,
-          problem: message,
-          cause: event.failure
-        })
-      )
-    }
-    events.push(event.success)
-    next += 1
-  }
-  return next < total ? missing(next) : Result.succeed(events)
-}
 
 /**
  * Makes a store of runs on the `SqlClient` in the context, and its tables when they are missing. What other processes
@@ -182,11 +135,11 @@ export const make: Effect.Effect<RunStore["Service"], RunStoreError, SqlClient.S
 
       read: (runId, from = 0) => {
         const { by, on } = SqlEvents.following(sql, from)
-        return sql<EventRow>`SELECT r.seq AS total, e.seq AS seq, e.body AS body, e.checksum AS checksum
+        return sql<SqlEvents.Row>`SELECT r.seq AS total, e.seq AS seq, e.body AS body, e.checksum AS checksum
         FROM checkrein_runs r LEFT JOIN checkrein_events e ON ${on}
         WHERE r.run_id = ${runId} ORDER BY ${by}`.pipe(
           readFor(runId),
-          Effect.flatMap((rows) => Effect.fromResult(eventsOf(runId, from, rows)))
+          Effect.flatMap((rows) => Effect.fromResult(SqlEvents.decode(runId, from, rows)))
         )
       },
 
