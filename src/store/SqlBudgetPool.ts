@@ -27,7 +27,7 @@ import {
 import * as Rules from "./BudgetRules.ts"
 import { reconnecting } from "./Reconnect.ts"
 import type { Durability, RunStoreError } from "./RunStore.ts"
-import * as SqlBudgetSchema from "./SqlBudgetSchema.ts"
+import * as SqlBudgetMigrations from "./SqlBudgetMigrations.ts"
 import * as SqlBudgetTables from "./SqlBudgetTables.ts"
 import { storeError } from "./SqlFailure.ts"
 import * as SqlTransaction from "./SqlTransaction.ts"
@@ -113,7 +113,7 @@ const writing = Effect.fnUntraced(function* (
 const clientFor = (pool: string) =>
   Effect.gen(function* () {
     const sql = (yield* SqlClient.SqlClient).withoutTransforms()
-    yield* Effect.mapError(SqlBudgetSchema.migrate, (error) => failed(pool, error))
+    yield* Effect.mapError(SqlBudgetMigrations.migrate, (error) => failed(pool, error))
     return sql
   })
 

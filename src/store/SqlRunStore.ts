@@ -25,7 +25,7 @@ import * as SqlLeases from "./SqlLeases.ts"
 import * as SqlList from "./SqlList.ts"
 import * as SqlNews from "./SqlNews.ts"
 import * as SqlRetention from "./SqlRetention.ts"
-import * as SqlSchema from "./SqlSchema.ts"
+import * as SqlRunMigrations from "./SqlRunMigrations.ts"
 import * as SqlTransaction from "./SqlTransaction.ts"
 import { atMost, inWorldTime, unattended } from "./TimeLimit.ts"
 import * as Wakeups from "./Wakeups.ts"
@@ -71,7 +71,7 @@ export const make: Effect.Effect<RunStore["Service"], RunStoreError, SqlClient.S
       const problem = "runs are kept in SQLite or in Postgres, and this client is of another database"
       return yield* new RunStoreError({ runId: "", kind: "unavailable", problem })
     }
-    yield* SqlSchema.migrate
+    yield* SqlRunMigrations.migrate
     const transact = yield* Effect.mapError(SqlTransaction.make(sql), (error) => storeError("", error))
     const wakeups = Wakeups.make()
     const news = SqlNews.make(sql, wakeups)
