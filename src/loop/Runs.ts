@@ -4,6 +4,7 @@
 import { randomUUID } from "node:crypto"
 import * as LanguageModel from "effect/ai/LanguageModel"
 import * as Effect from "effect/Effect"
+import * as Equal from "effect/Equal"
 import * as Option from "effect/Option"
 import { CapsOutput } from "../provider/RequestParams.ts"
 import { fromInput, type Limits, type LimitsInput, override } from "../run/Limits.ts"
@@ -177,13 +178,13 @@ const changedLimits = Effect.fnUntraced(function* (
   limits: LimitsInput | undefined,
   allowance: Allowance | undefined
 ) {
-  if (allowance !== undefined) {
-    const changed = Allowances.renew(state, yield* limitsOf(definition), allowance)
-    return JSON.stringify(changed) === JSON.stringify(state.limits) ? undefined : changed
-  }
-  if (limits === undefined) return undefined
-  const changed = yield* Effect.fromResult(fromInput(override(toInput(state.limits), limits)))
-  return Object.keys(limits).length === 0 ? undefined : changed
+  if (allowance === undefined && limits === undefined) return undefined
+  const changed =
+    allowance === undefined
+      ? yield* Effect.fromResult(fromInput(override(toInput(state.limits), limits ?? {})))
+      : Allowances.renew(state, yield* limitsOf(definition), allowance)
+  // In the form in which a user writes them, where a run that ends by a date has no time beside it.
+  return Equal.equals(toInput(changed), toInput(state.limits)) ? undefined : changed
 })
 
 /** A run to take up. */

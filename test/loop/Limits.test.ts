@@ -2,6 +2,7 @@ import { assert, describe, it } from "@effect/vitest"
 import type * as AiError from "effect/ai/AiError"
 import * as LanguageModel from "effect/ai/LanguageModel"
 import type * as Response from "effect/ai/Response"
+import * as Toolkit from "effect/ai/Toolkit"
 import * as Clock from "effect/Clock"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
@@ -727,6 +728,69 @@ describe("limits on resume", () => {
       assert.notInclude(types(yield* w.journal()), "limits_changed")
     })
   )
+
+  /** What a run has, and the same named once more in other words or another order. */
+  const same: ReadonlyArray<readonly [string, Limits.LimitsInput, Limits.LimitsInput]> = [
+    ["a number", { turns: 1 }, { turns: 1 }],
+    ["none", { turns: 1 }, {}],
+    ["a default", { tokens: 15 }, { turns: 20 }],
+    ["a limit that was none", { turns: 1 }, { usd: Number.POSITIVE_INFINITY }],
+    ["some in another order", { turns: 1, usd: 5, tokens: 900 }, { tokens: 900, usd: 5, turns: 1 }],
+    ["a time in other words", { turns: 1, time: "1 minute" }, { time: 60_000 }],
+    [
+      "a date in other words",
+      { turns: 1, deadline: "2030-01-01" },
+      { deadline: new Date("2030-01-01T00:00Z") }
+    ],
+    ["a reserve", { turns: 1, reserve: { turns: 1, usd: 0 } }, { reserve: { usd: 0, turns: 1 } }]
+  ]
+  for (const [name, had, given] of same) {
+    it.effect(`${name}, the same as the run has, is no change, however often it is asked for`, () =>
+      Effect.gen(function* () {
+        const w = yield* world(lists(9))
+        yield* outcomeDuring(minutes, w.in(run(had)))
+        yield* outcomeDuring(minutes, w.in(Agent.resume(agent, "r", { limits: given })))
+        yield* outcomeDuring(minutes, w.in(run(given)))
+        const journal = yield* w.journal()
+        assert.strictEqual(of(journal, "run_resumed").length, 2)
+        assert.notInclude(types(journal), "limits_changed")
+      })
+    )
+  }
+
+  /** What the runs of a sub-agent and of the one above it may use. */
+  const families: ReadonlyArray<readonly [string, Limits.LimitsInput, Limits.LimitsInput]> = [
+    ["neither", {}, {}],
+    ["the one above", {}, { usd: 5 }],
+    ["the sub-agent", { usd: 1, time: "1 minute", tokens: 900 }, {}],
+    ["both", { usd: 1, time: "1 minute", reserve: { usd: 0.1, turns: 1 } }, { usd: 5, tokens: 9000 }],
+    ["a sub-agent by a date", { usd: 1, deadline: "2030-01-01" }, { usd: 5 }]
+  ]
+  for (const [name, below, above] of families) {
+    it.effect(`of a sub-agent that may use as much as before do not change (limited: ${name})`, () =>
+      Effect.gen(function* () {
+        const asks = Agent.asTool(Agent.make("child", { toolkit: Tools, limits: below }), {
+          name: "ask",
+          description: "Asks."
+        })
+        const top = Agent.make("top", { toolkit: Toolkit.make(asks.tool), limits: above }).pipe(
+          Agent.provide(asks.layer)
+        )
+        const guarded = call("delete_file", { path: "a" }, { id: "d" })
+        const w = yield* world([
+          call("ask", { task: "go" }, { id: "c" }),
+          guarded,
+          text("found"),
+          text("done")
+        ])
+        yield* outcomeDuring(minutes, w.in(Agent.run(top, "go", { runId: "r" })))
+        yield* w.in(Agent.decide({ runId: "r/c", callId: "d" }, Agent.approve()))
+        const end = yield* outcomeDuring(minutes, w.in(Agent.resume(top, "r")))
+        assert.strictEqual(end._tag, "Completed")
+        assert.notInclude(types(yield* w.journal("r/c")), "limits_changed")
+      })
+    )
+  }
 })
 
 describe("spend survives every ending (case 8)", () => {
