@@ -9,7 +9,15 @@ import * as EvidenceIndex from "./EvidenceIndex.ts"
 import { type Showing, Step, stepsOf } from "./GoingOn.ts"
 import { Exhausted } from "./Limits.ts"
 import { type Message, textOf } from "./Message.ts"
-import { Handling, Parent, Reason, RunStatus } from "./RunEvent.ts"
+import {
+  Handling,
+  OperationOutcome,
+  Parent,
+  Question,
+  Reason,
+  Contract as RunContract,
+  RunStatus
+} from "./RunEvent.ts"
 import * as State from "./RunState.ts"
 import { approvalsOf, questionOf, unknownOf } from "./Waiting.ts"
 
@@ -41,7 +49,7 @@ export const EndedOperation = Schema.Struct({
   callId: Schema.String,
   tool: Schema.String,
   label: Schema.String,
-  outcome: Schema.Literals(["succeeded", "failed", "cancelled"]),
+  outcome: OperationOutcome,
   detail: Schema.String
 })
 export type EndedOperation = typeof EndedOperation.Type
@@ -59,8 +67,7 @@ export type Pending = typeof Pending.Type
  * lacking, and why the last submission was not taken.
  */
 export const Contract = Schema.Struct({
-  tool: Schema.String,
-  schema: Schema.optionalKey(Schema.Json),
+  ...RunContract.fields,
   lacks: Schema.optionalKey(Schema.String),
   refused: Schema.optionalKey(Schema.String)
 })
@@ -119,9 +126,7 @@ export const Handoff = Schema.Struct({
   unknown: Schema.Array(CallOfRun),
   waiting: Schema.Struct({
     approvals: Schema.Array(CallOfRun),
-    question: Schema.optionalKey(
-      Schema.Struct({ runId: Schema.String, callId: Schema.String, text: Schema.String })
-    ),
+    question: Schema.optionalKey(Question),
     calls: Schema.Array(Pending)
   }),
   refused: Schema.Array(Call),

@@ -11,15 +11,16 @@ import { Usage } from "./Money.ts"
 /** The newest schema version that this build writes. An older one is read, a newer one is refused by name. */
 export const version = 2
 
-/** Where a run stands. */
-export const RunStatus = Schema.Literals([
-  "running",
+const Stopped = Schema.Literals([
   "completed",
   "failed",
   "max_turns_exceeded",
   "budget_exceeded",
   "interrupted"
 ])
+
+/** Where a run stands. */
+export const RunStatus = Schema.Literals(["running", ...Stopped.literals])
 export type RunStatus = typeof RunStatus.Type
 
 /** Why a run stopped. */
@@ -91,6 +92,14 @@ export const ApprovalRequest = Schema.Struct({
 })
 export type ApprovalRequest = typeof ApprovalRequest.Type
 
+/** A question that waits for a person's answer. It names its own run, which may be a child's. */
+export const Question = Schema.Struct({
+  runId: Schema.String,
+  callId: Schema.String,
+  text: Schema.String
+})
+export type Question = typeof Question.Type
+
 /** The run and the call from which a child run was started. */
 export const Parent = Schema.Struct({
   runId: Schema.String,
@@ -127,6 +136,10 @@ export type Evidence = typeof Evidence.Type
  */
 export const Handling = Schema.Literals(["detached", "still_running", "cancel_failed"])
 export type Handling = typeof Handling.Type
+
+/** How an operation has come to its end. */
+export const OperationOutcome = Schema.Literals(["succeeded", "failed", "cancelled"])
+export type OperationOutcome = typeof OperationOutcome.Type
 
 /** What a model call is expected to use: what it counts as if it never comes back. Money in USD. */
 export const Estimate = Schema.Struct({ usage: Usage, costUsd: Schema.Finite })
@@ -269,13 +282,7 @@ export const Suspension = Schema.Struct({
   reason: Schema.Literals(["approval", "input", "provider", "unknown_outcome"]),
   detail: Schema.String,
   approvals: Schema.Array(ApprovalRequest),
-  question: Schema.optionalKey(
-    Schema.Struct({
-      runId: Schema.String,
-      callId: Schema.String,
-      text: Schema.String
-    })
-  ),
+  question: Schema.optionalKey(Question),
   unknown: Schema.Array(ApprovalRequest)
 })
 export type Suspension = typeof Suspension.Type
@@ -308,7 +315,7 @@ const OperationStarted = event("operation_started", {
 
 const OperationEnded = event("operation_ended", {
   operationId: Schema.String,
-  outcome: Schema.Literals(["succeeded", "failed", "cancelled"]),
+  outcome: OperationOutcome,
   detail: Schema.String,
   by: Schema.Literals(["observed", "grace", "cancel"])
 })
@@ -316,7 +323,7 @@ const OperationEnded = event("operation_ended", {
 const Handoff = event("handoff", { exhausted: Exhausted })
 
 const RunStopped = event("run_stopped", {
-  status: Schema.Literals(["completed", "failed", "max_turns_exceeded", "budget_exceeded", "interrupted"]),
+  status: Stopped,
   reason: Reason,
   detail: Schema.String,
   exhausted: Schema.optionalKey(Exhausted),

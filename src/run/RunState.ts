@@ -13,6 +13,7 @@ import {
   Estimate,
   Evidence,
   Handling,
+  OperationOutcome,
   Parent,
   PlannedCall,
   Reason,
@@ -85,9 +86,7 @@ export const Operation = Schema.Struct({
   observe: Schema.String,
   label: Schema.String,
   handling: Schema.optionalKey(Handling),
-  ended: Schema.optionalKey(
-    Schema.Struct({ outcome: Schema.Literals(["succeeded", "failed", "cancelled"]), detail: Schema.String })
-  )
+  ended: Schema.optionalKey(Schema.Struct({ outcome: OperationOutcome, detail: Schema.String }))
 })
 export type Operation = typeof Operation.Type
 

@@ -2,7 +2,7 @@
  * What a run that has stopped waits for from people: decisions, answers, and what became of calls.
  */
 import * as Schema from "effect/Schema"
-import { type ApprovalRequest, Suspension } from "./RunEvent.ts"
+import { type ApprovalRequest, type Question, Suspension } from "./RunEvent.ts"
 import * as State from "./RunState.ts"
 
 /**
@@ -83,9 +83,7 @@ export const unknownOf = (state: State.RunState): ReadonlyArray<ApprovalRequest>
  * const question = RunExit.questionOf(run)?.text
  * ```
  */
-export const questionOf = (
-  state: State.RunState
-): { readonly runId: string; readonly callId: string; readonly text: string } | undefined => {
+export const questionOf = (state: State.RunState): Question | undefined => {
   const call = state.pending.find((pending) => pending.kind === "input")
   if (call === undefined)
     return state.pending.find((pending) => pending.suspension?.question)?.suspension?.question

@@ -11,7 +11,7 @@ import type * as Scope from "effect/Scope"
 import type * as Stream from "effect/Stream"
 import type { Command, Numbered } from "../run/Command.ts"
 import * as Fold from "../run/Fold.ts"
-import { ApprovalRequest, Parent, Reason, type RunEvent, RunStatus } from "../run/RunEvent.ts"
+import { ApprovalRequest, Parent, Question, Reason, type RunEvent, RunStatus } from "../run/RunEvent.ts"
 import type * as RunState from "../run/RunState.ts"
 
 /** No run of this id is stored. */
@@ -91,13 +91,7 @@ export const RunSummary = Schema.Struct({
   tags: Schema.optionalKey(Schema.Array(Schema.String)),
   approvals: Schema.Array(ApprovalRequest),
   unknown: Schema.Array(ApprovalRequest),
-  question: Schema.optionalKey(
-    Schema.Struct({
-      runId: Schema.String,
-      callId: Schema.String,
-      text: Schema.String
-    })
-  )
+  question: Schema.optionalKey(Question)
 })
 export type RunSummary = typeof RunSummary.Type
 

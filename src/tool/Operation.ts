@@ -31,10 +31,9 @@
 import * as Context from "effect/Context"
 import type * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
+import { OperationOutcome } from "../run/RunEvent.ts"
 
-/** How work has come to its end. */
-export const Outcome = Schema.Literals(["succeeded", "failed", "cancelled"])
-export type Outcome = typeof Outcome.Type
+export { OperationOutcome as Outcome }
 
 /**
  * Work was started and goes on. A tool with this among its successes is never run twice at once, and a second call with
@@ -60,7 +59,7 @@ export type Running = typeof Running.Type
 /** Work has come to its end. `detail` says how, worded for the model. */
 export const Ended = Schema.TaggedStruct("checkrein/OperationEnded", {
   id: Schema.NonEmptyString,
-  outcome: Outcome,
+  outcome: OperationOutcome,
   detail: Schema.String
 }).annotate({ identifier: "checkrein/OperationEnded" })
 export type Ended = typeof Ended.Type
