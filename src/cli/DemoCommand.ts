@@ -4,20 +4,13 @@
 import * as Argument from "effect/cli/Argument"
 import * as Command from "effect/cli/Command"
 import * as Flag from "effect/cli/Flag"
-import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Catalogue from "../demo/Catalogue.ts"
-import type * as Demo from "../demo/Demo.ts"
-import type { Stored } from "../store/RunStore.ts"
 import * as Amount from "./Amount.ts"
-import * as DemoFigures from "./DemoFigures.ts"
-import { screen } from "./DemoScreen.ts"
-import * as DemoTasks from "./DemoTasks.ts"
 import * as LimitFlags from "./LimitFlags.ts"
+import { loaded } from "./Loaded.ts"
 import * as Output from "./Output.ts"
 import * as Store from "./Store.ts"
-
-// What runs agents is loaded by the handlers: `--help` has no need of it.
 
 const duration: Amount.Kind = {
   ...Amount.time,
@@ -26,6 +19,11 @@ const duration: Amount.Kind = {
 }
 
 const turn: Amount.Kind = { ...Amount.positive, metavar: "TURN", expected: "the number of a turn, from 1 on" }
+
+const provider = Flag.Literals("provider", ["in-process", "http"]).pipe(
+  Flag.withDescription("Where the scripted model is: in this process, or behind an endpoint on loopback"),
+  Flag.withDefault("in-process")
+)
 
 const flags = {
   scenario: Argument.Literals("scenario", Catalogue.names).pipe(
@@ -75,37 +73,13 @@ const flags = {
     "Kill this very process once the tool results of this turn are stored"
   ),
   latency: Amount.optional("latency", duration, "How long the model takes to reply"),
-  provider: DemoFigures.provider,
+  provider,
   store: Store.flag,
   json: Output.json
 }
 
-type Values = Command.Command.Config.Infer<typeof flags>
-
-const usage = (message: string) => new Output.UsageError({ message })
-
-/** What a person says to calls that wait: the flags must not contradict each other. */
-const verdictOf = ({
-  approve,
-  reason,
-  reject
-}: Values): Effect.Effect<"none" | "all" | "reject", Output.UsageError> => {
-  const rejects = reject || Option.isSome(reason)
-  if (!rejects) return Effect.succeed(approve)
-  return approve === "all"
-    ? Effect.fail(usage("--approve all and --reject contradict each other"))
-    : Effect.succeed("reject")
-}
-
-const tell = Effect.fnUntraced(function* (told: Demo.Result, stored: Stored, { json, store }: Values) {
-  const Ending = yield* Effect.promise(() => import("./Ending.ts"))
-  const where = { store, agent: undefined, root: told.runId }
-  // The commands of a handoff have to name the store.
-  const handoff = told.handoff === null ? null : Ending.handoff(stored.state, where)
-  const result: Demo.Result = { ...told, handoff }
-  yield* Output.result(json, { ...result }, json ? "" : yield* screen(result, stored, where))
-  if (result.status !== "completed") return yield* Output.quit(Output.exitCodes.stopped)
-})
+/** What `demo` was given. */
+export interface Input extends Command.Command.Config.Infer<typeof flags> {}
 
 const listed = (json: boolean) =>
   Output.result(
@@ -121,73 +95,70 @@ const listed = (json: boolean) =>
       .join("\n")
   )
 
-/** Ends this process as a power cut would: nothing of it gets to run any more. */
-const killSelf = () => process.kill(process.pid, "SIGKILL")
+const scenario = loaded(
+  () => import("./DemoScenario.ts"),
+  ({ run }) => run
+)
 
-const scenario = Effect.fnUntraced(function* (name: Catalogue.Name, values: Values) {
-  const { json, killAfter, reason, store } = values
-  const approve = yield* verdictOf(values)
-  if (Option.isSome(killAfter) && Store.isFleeting(store)) {
-    return yield* usage("--kill-after needs a store that outlives the process: --store memory does not")
-  }
-  const [Demo, Scenario, RunTrace, { load }] = yield* Effect.promise(() =>
-    Promise.all([
-      import("../demo/Demo.ts"),
-      import("../demo/Scenario.ts"),
-      import("../observe/RunTrace.ts"),
-      import("../store/RunStore.ts")
-    ])
+const figuresFlags = { provider, store: Store.flagOf("memory"), json: Output.json }
+
+/** What `demo figures` was given. */
+export interface Figures extends Command.Command.Config.Infer<typeof figuresFlags> {}
+
+const figures = Command.make(
+  "figures",
+  figuresFlags,
+  loaded(
+    () => import("./DemoFigures.ts"),
+    ({ measure }) => measure
   )
-  const settings = Catalogue.settingsOf(name, {
-    toolErrors: values.toolErrors,
-    permanent: values.permanent,
-    dedupe: values.dedupe,
-    ...(Option.isSome(values.repetition) ? { repetition: values.repetition.value } : undefined)
-  })
-  const runId = yield* Scenario.newRunId(name, settings)
-  if (Option.isSome(killAfter)) {
-    yield* Output.note(
-      [
-        `This process kills itself after turn ${killAfter.value}. Take the run up again with:`,
-        `  ${Output.self} runs resume ${runId}${Store.repeated(store)}`
-      ].join("\n")
-    )
-  }
-  const running = Demo.run(name, {
-    runId,
-    limits: LimitFlags.toLimits(values),
-    ...settings,
-    approve,
-    reason: Option.getOrUndefined(reason),
-    stopAfter: Option.getOrUndefined(values.stopAfter),
-    latency: Option.getOrUndefined(values.latency),
-    provider: values.provider,
-    afterTools: Option.isSome(killAfter) ? { turn: killAfter.value, call: killSelf } : undefined
-  })
-  yield* Effect.gen(function* () {
-    const result = yield* running.pipe(
-      Effect.catchTag("InvalidLimits", ({ message }) => usage(message)),
-      Effect.provide(json ? RunTrace.layerNone : RunTrace.layerConsole()),
-      // Ctrl-C: the run has stopped by now, and can say so.
-      Effect.onInterrupt(() =>
-        Effect.flatMap(load(runId), (stored) => tell(Demo.resultOf(name, stored), stored, values)).pipe(
-          Effect.ignore
-        )
-      )
-    )
-    if (Option.isSome(killAfter))
-      yield* Output.note(`Turn ${killAfter.value} asked for no tool, so nothing was killed.`)
-    yield* tell(result, yield* load(runId), values)
-  }).pipe(Effect.provide(Store.layer(store)))
-})
+).pipe(
+  Command.withDescription(
+    "Run every row of the published figures, and print what was measured beside what is expected. Takes about 10 seconds."
+  ),
+  Command.withExamples([
+    {
+      command: "checkrein demo figures",
+      description: "Fails if any row differs"
+    },
+    {
+      command: "checkrein demo figures --provider http",
+      description: "The same over an endpoint on loopback"
+    }
+  ])
+)
+
+const tasksFlags = { store: Store.flag, json: Output.json }
+
+/** What `demo tasks` was given. */
+export interface Tasks extends Command.Command.Config.Infer<typeof tasksFlags> {}
+
+const tasks = Command.make(
+  "tasks",
+  tasksFlags,
+  loaded(
+    () => import("./DemoTasks.ts"),
+    ({ ask }) => ask
+  )
+).pipe(
+  Command.withDescription(
+    "Put six tasks about the demo's files to the model at LLM_BASE_URL (LLM_MODEL, LLM_API_KEY), and print how it does."
+  ),
+  Command.withExamples([
+    {
+      command: "LLM_BASE_URL=http://localhost:11434/v1 LLM_MODEL=qwen3 checkrein demo tasks",
+      description: "A model on this machine"
+    }
+  ])
+)
 
 /** `checkrein demo`, with `demo figures` and `demo tasks`. */
-export const command = Command.make("demo", flags, (values) =>
-  values.list || Option.isNone(values.scenario)
-    ? listed(values.json)
-    : scenario(values.scenario.value, values)
+export const command = Command.make("demo", flags, (input) =>
+  input.list || Option.isNone(input.scenario)
+    ? listed(input.json)
+    : scenario({ ...input, scenario: input.scenario.value })
 ).pipe(
-  Command.withSubcommands([DemoFigures.command, DemoTasks.command]),
+  Command.withSubcommands([figures, tasks]),
   Command.withDescription(
     "Run a scenario: a scripted model before an agent with four tools. Without a scenario, list them."
   ),

@@ -1,13 +1,13 @@
 /**
  * What came of a scenario, for people.
  */
-import * as Effect from "effect/Effect"
 import * as Catalogue from "../demo/Catalogue.ts"
 import type * as Demo from "../demo/Demo.ts"
 import { cost } from "../observe/Pretty.ts"
 import type { Stored } from "../store/RunStore.ts"
-import type { Where } from "./Ending.ts"
-import type * as HandoffScreen from "./HandoffScreen.ts"
+import * as Ending from "./Ending.ts"
+import * as HandoffScreen from "./HandoffScreen.ts"
+import * as Store from "./Store.ts"
 
 const count = (tokens: number): string => tokens.toLocaleString("en-US")
 
@@ -35,14 +35,11 @@ export const spent = (of: {
 const saidElsewhere: ReadonlySet<HandoffScreen.Part> = new Set(["task", "spend", "next"])
 
 /** A result on the screen: how it ended, what it took, what is handed over, and how it goes on. */
-export const screen = Effect.fnUntraced(function* (
+export const screen = (
   { answer, deleted, handoff, ...result }: Demo.Result,
   stored: Stored,
-  where: Where
-) {
-  const [Ending, HandoffScreen, Store] = yield* Effect.promise(() =>
-    Promise.all([import("./Ending.ts"), import("./HandoffScreen.ts"), import("./Store.ts")])
-  )
+  where: Ending.Where
+): string => {
   const next = Ending.next(stored.state, where)
   const parts = handoff === null ? [] : HandoffScreen.parts(handoff, saidElsewhere)
   return [
@@ -56,4 +53,4 @@ export const screen = Effect.fnUntraced(function* (
     ...(next.length === 0 ? [] : ["To go on:", ...next.map((command) => `  ${command}`)]),
     ...(Store.isFleeting(where.store) && result.status !== "completed" ? [Store.endsHere] : [])
   ].join("\n")
-})
+}

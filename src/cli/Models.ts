@@ -24,10 +24,17 @@ export type StandIn = "script" | "nothing"
 /** The longest reply, without which `--money hold` cannot tell the worst case of a model call. */
 const longest = (maxOutputTokens: number) => Layer.succeed(RequestParams.RequestParams, { maxOutputTokens })
 
-const builtIn = Layer.mergeAll(
-  Scripted.layer(BuiltInScript.script),
-  longest(BuiltInScript.maxOutputTokens),
-  PriceBook.layer({ [BuiltInScript.name]: BuiltInScript.price })
+/** What stands in for a model, with a remark that it does. */
+export const remarked = <A>(remark: string, standIn: Layer.Layer<A>): Layer.Layer<A> =>
+  Layer.unwrap(Effect.as(note(remark), standIn))
+
+const builtIn = remarked(
+  "LLM_BASE_URL is not set: the built-in script answers, which only searches for a word.",
+  Layer.mergeAll(
+    Scripted.layer(BuiltInScript.script),
+    longest(BuiltInScript.maxOutputTokens),
+    PriceBook.layer({ [BuiltInScript.name]: BuiltInScript.price })
+  )
 )
 
 const mostOutput: Environment.Variable<number> = {
@@ -63,21 +70,17 @@ const environment = (model: string | undefined) =>
   )
 
 /** The model of `--model` at `LLM_BASE_URL`, or what stands in for it. */
-export const layer = (
+export const endpointOr = (
   model: Option.Option<string>,
-  standIn: StandIn
+  standIn: Layer.Layer<LanguageModel.LanguageModel, Config.ConfigError>
 ): Layer.Layer<LanguageModel.LanguageModel, CommandFailed | UsageError> =>
   Layer.unwrap(
     Effect.gen(function* () {
       const address = yield* Config.option(Config.String("LLM_BASE_URL"))
       if (Option.isSome(address) && address.value.trim() !== "") return yield* endpoint
-      if (Option.isSome(model)) {
-        const message = "--model names a model of an endpoint: set LLM_BASE_URL to where it is"
-        return yield* new UsageError({ message })
-      }
-      if (standIn === "nothing") return yield* aboutOwn
-      yield* note("LLM_BASE_URL is not set: the built-in script answers, which only searches for a word.")
-      return builtIn
+      if (Option.isNone(model)) return standIn
+      const message = "--model names a model of an endpoint: set LLM_BASE_URL to where it is"
+      return yield* new UsageError({ message })
     })
   ).pipe(
     Layer.provide(environment(Option.getOrUndefined(model))),
@@ -88,3 +91,10 @@ export const layer = (
       )
     )
   )
+
+/** The same with what stands in for the model of an agent. */
+export const layer = (
+  model: Option.Option<string>,
+  standIn: StandIn
+): Layer.Layer<LanguageModel.LanguageModel, CommandFailed | UsageError> =>
+  endpointOr(model, standIn === "script" ? builtIn : Layer.unwrap(aboutOwn))
