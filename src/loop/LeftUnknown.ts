@@ -7,7 +7,7 @@ import type { Ending } from "../run/NextStep.ts"
 import { continues } from "../run/PendingCalls.ts"
 import type { ApprovalRequest, Suspension } from "../run/RunEvent.ts"
 import * as RunState from "../run/RunState.ts"
-import { ownUnknownOf, stoppedWith } from "../run/Waiting.ts"
+import { doubt, ownUnknownOf, stoppedWith } from "../run/Waiting.ts"
 import { load, type RunBusy, type RunNotFound, RunStore, type RunStoreError } from "../store/RunStore.ts"
 import * as Inbox from "./Inbox.ts"
 import * as Journal from "./Journal.ts"
@@ -76,11 +76,10 @@ const below: (state: RunState.RunState) => Effect.Effect<ReadonlyArray<ApprovalR
 export const suspensionOf = Effect.fnUntraced(function* (state: RunState.RunState) {
   const unknown = yield* below(state)
   if (unknown.length === 0) return undefined
-  const calls = unknown.map(({ callId, tool }) => `${tool} (${callId})`).join(", ")
   const suspension: Suspension = {
     runId: state.runId,
     reason: "unknown_outcome",
-    detail: `nobody can tell whether ${calls} happened`,
+    detail: doubt(unknown),
     approvals: [],
     unknown
   }

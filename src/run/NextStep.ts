@@ -8,6 +8,7 @@ import { continues } from "./PendingCalls.ts"
 import type { Reason, RunStatus } from "./RunEvent.ts"
 import type { PendingCall, RunState } from "./RunState.ts"
 import * as State from "./RunState.ts"
+import { approvalsOf, doubt, named } from "./Waiting.ts"
 
 /** When the same call with the same result is named to the model, and when the run stops for it. */
 export interface RepetitionRule {
@@ -62,9 +63,6 @@ export type Step =
   | { readonly _tag: "Stop"; readonly ending: Ending }
 
 const stop = (ending: Ending): Step => ({ _tag: "Stop", ending })
-
-const list = (calls: ReadonlyArray<{ readonly tool: string; readonly callId: string }>): string =>
-  calls.map((call) => `${call.tool} (${call.callId})`).join(", ")
 
 const interrupted = (reason: Reason, detail: string): Step => stop({ status: "interrupted", reason, detail })
 
@@ -123,18 +121,18 @@ const limited = (state: RunState, elapsedMs: number): Step | undefined => {
 }
 
 const waitingForPeople = (state: RunState): Step | undefined => {
-  const undecided = State.undecided(state)
-  const suspended = state.pending.filter((call) => call.status === "suspended")
-  const approvals = [...undecided, ...suspended.flatMap((call) => call.suspension?.approvals ?? [])]
+  const approvals = approvalsOf(state)
   if (approvals.length > 0) {
     const problems = approvals.flatMap(({ problem }) => (problem === undefined ? [] : [`; ${problem}`]))
-    return interrupted("approval", `waits for a decision about ${list(approvals)}${problems.join("")}`)
+    return interrupted("approval", `waits for a decision about ${named(approvals)}${problems.join("")}`)
   }
   const question = state.pending.find((call) => call.kind === "input")
   if (question !== undefined) return interrupted("input", `waits for an answer to ${question.callId}`)
-  const [child] = suspended
-  if (child?.suspension === undefined) return undefined
-  return interrupted(child.suspension.reason, `${child.suspension.runId}: ${child.suspension.detail}`)
+  const child = state.pending.find(({ suspension }) => suspension !== undefined)?.suspension
+  if (child === undefined) return undefined
+  const { detail, reason, runId } = child
+  // A child that waits for one of its own says which that is.
+  return interrupted(reason, detail.startsWith(`${runId}/`) ? detail : `${runId}: ${detail}`)
 }
 
 /**
@@ -182,7 +180,7 @@ export const nextStep = (
   const open = unknown.filter((call) => call.reconcile === true && call.reconciled !== true)
   if (open.length > 0) return { _tag: "Reconcile", calls: open }
   if (unknown.length > 0) {
-    return interrupted("unknown_outcome", `nobody can tell whether ${list(unknown)} happened`)
+    return interrupted("unknown_outcome", doubt(unknown))
   }
 
   if (!settling) {

@@ -24,6 +24,14 @@ export const stoppedWith = (parentId: string): string => `run ${parentId} was st
 export const cancelledAlone = ({ detail, parent, reason }: State.RunState): boolean =>
   parent !== undefined && reason === "cancelled" && detail !== stoppedWith(parent.runId)
 
+/** Calls by their names, for people. */
+export const named = (calls: ReadonlyArray<Pick<ApprovalRequest, "callId" | "tool">>): string =>
+  calls.map(({ callId, tool }) => `${tool} (${callId})`).join(", ")
+
+/** What a run says that stops for calls of unknown outcome. */
+export const doubt = (calls: ReadonlyArray<Pick<ApprovalRequest, "callId" | "tool">>): string =>
+  `nobody can tell whether ${named(calls)} happened`
+
 const asRequest = (state: State.RunState) => (call: State.PendingCall) => ({
   runId: state.runId,
   callId: call.callId,

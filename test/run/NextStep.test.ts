@@ -630,6 +630,21 @@ describe("calls of one turn", () => {
     }
   })
 
+  it("however deep it is, the run that waits is named once", () => {
+    let waiting = suspension("run/ask/ask/ask", "provider")
+    for (const runId of ["run/ask/ask", "run/ask"]) {
+      const bodies = [
+        ...one({}, [child]),
+        start(child),
+        { ...suspended(child, "provider"), suspension: waiting }
+      ]
+      const step = next(bodies)
+      const detail = step._tag === "Stop" ? step.ending.detail : ""
+      expect(detail).toBe("run/ask/ask/ask: waits (provider)")
+      waiting = { ...waiting, runId, detail }
+    }
+  })
+
   it("a resumed run starts a suspended child again", () => {
     const bodies = [
       ...one({}, [child]),
