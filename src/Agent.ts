@@ -233,7 +233,7 @@ export const resume = <A, E, R>(
 
 /**
  * Stores a run without driving it, and yields its id: `resume` drives it, here or in another process, and `RunHost` takes
- * it up. A run of this id that is stored already stays as it is.
+ * it up. A run of this id that is stored already stays as it is, also if that happens at the same moment.
  *
  * @example
  * ```ts

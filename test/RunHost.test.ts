@@ -26,7 +26,7 @@ import * as Keepable from "../src/store/Keepable.ts"
 import * as NodeSqlite from "../src/store/NodeSqlite.ts"
 import * as SqlRunStore from "../src/store/SqlRunStore.ts"
 import { checkLaws } from "./loop/laws.ts"
-import { settle } from "./loop/support.ts"
+import { settle, withTime } from "./loop/support.ts"
 import { describeStores } from "./store/stores.ts"
 
 const usage = { promptTokens: 10, completionTokens: 5 }
@@ -168,10 +168,9 @@ describe("start", () => {
       const agent = agentOf("reader", [read("a"), Scripted.text("done")], handlers)
       yield* withHost([agent], {}, (host) =>
         Effect.gen(function* () {
-          const asked = Array.from({ length: 20 }, () =>
-            Effect.exit(host.start("reader", "go", { runId: "r" }))
-          )
-          yield* Effect.all(asked, { concurrency: "unbounded" })
+          const asked = Array.from({ length: 20 }, () => host.start("reader", "go", { runId: "r" }))
+          const ids = yield* withTime(Effect.all(asked, { concurrency: "unbounded" }))
+          expect(ids).toEqual(asked.map(() => "r"))
           yield* host.ended("r")
           yield* host.start("reader", "go", { runId: "r" })
           expect(done).toEqual(["read a"])

@@ -6,6 +6,7 @@ import * as LanguageModel from "effect/ai/LanguageModel"
 import * as Effect from "effect/Effect"
 import * as Equal from "effect/Equal"
 import * as Option from "effect/Option"
+import * as Schedule from "effect/Schedule"
 import { CapsOutput } from "../provider/RequestParams.ts"
 import { fromInput, type Limits, type LimitsInput, override } from "../run/Limits.ts"
 import { toInput } from "../run/LimitsInput.ts"
@@ -18,7 +19,7 @@ import * as Keepable from "../store/Keepable.ts"
 import {
   type Lease,
   load,
-  type RunBusy,
+  RunBusy,
   type RunNotFound,
   RunStore,
   type RunStoreError,
@@ -327,9 +328,12 @@ export const resume = (
     return yield* finish(definition, yield* heed(lease, definition, stopped, around))
   }).pipe(Effect.scoped, definition.provided, ambientFailures)
 
+/** Whoever stores a run of the same id at the same moment needs about as long as it takes to store one. */
+const untilStored = Schedule.spaced("20 millis").pipe(Schedule.upTo({ duration: "1 second" }))
+
 /**
  * Stores a run without driving it, and yields its id: whoever resumes it drives it. A run of this id that is stored
- * already stays as it is, if it is one of this agent.
+ * already stays as it is, if it is one of this agent, also if it was stored at the same moment.
  */
 export const create = (
   definition: Definition,
@@ -340,16 +344,22 @@ export const create = (
     const store = yield* RunStore
     const given = yield* givenId(options, alone)
     const runId = given ?? randomUUID()
-    const stored = yield* storedRun(given)
-    if (stored !== undefined) {
-      if (stored.state.agent === definition.name) return runId
+    const isStored = Effect.gen(function* () {
+      const stored = yield* storedRun(given)
+      if (stored === undefined || stored.state.agent === definition.name) return stored !== undefined
       return yield* mismatch(definition, runId, `it is a run of ${stored.state.agent}`)
-    }
-    const lease = yield* store.lease(runId)
-    const { job, start } = yield* opening(definition, runId, input, options, alone)
-    yield* Session.create(job, start, lease)
+    })
+    const stored = Effect.gen(function* () {
+      if (yield* isStored) return
+      const lease = yield* store.lease(runId)
+      if (yield* isStored) return
+      const { job, start } = yield* opening(definition, runId, input, options, alone)
+      yield* Session.create(job, start, lease)
+    })
+    const isBusy = (error: unknown) => error instanceof RunBusy
+    yield* Effect.retry(Effect.scoped(stored), { while: isBusy, schedule: untilStored })
     return runId
-  }).pipe(Effect.scoped, definition.provided, ambientFailures)
+  }).pipe(definition.provided, ambientFailures)
 
 /**
  * Stops a run, whoever drives it: its driver is told, and does so within a second; a run that nobody drives is stopped
