@@ -5,8 +5,15 @@ import * as Effect from "effect/Effect"
 import type * as FileSystem from "effect/FileSystem"
 import * as Option from "effect/Option"
 import type * as Path from "effect/Path"
-import type { RunSummary } from "../store/RunStore.ts"
+import {
+  type RunNotFound,
+  type RunStore,
+  type RunStoreError,
+  type RunSummary,
+  rootOf
+} from "../store/RunStore.ts"
 import * as AgentModule from "./AgentModule.ts"
+import type { Where } from "./Ending.ts"
 import type { StandIn } from "./Models.ts"
 import { CommandFailed } from "./Output.ts"
 
@@ -81,18 +88,19 @@ export const finder = (
   })
 
 /**
- * What `--agent` has to say in a command that resumes a run: nothing for an agent that this command knows, else the
- * module that was named, or a place to name one.
+ * How commands about a run are repeated. What `--agent` says there is the module that was named, or a place to name one;
+ * nothing for an agent that this command knows.
  */
-export const moduleFlag = (
-  { agent, runId }: RunSummary,
-  given: Option.Option<string>
-): Effect.Effect<string | undefined> =>
+export const whereOf = (
+  id: string,
+  { agent: given, store }: { readonly agent: Option.Option<string>; readonly store: string }
+): Effect.Effect<Where, RunNotFound | RunStoreError, RunStore> =>
   Effect.gen(function* () {
-    if (Option.isSome(given)) return given.value
+    const { agent: name, runId: root } = yield* rootOf(id)
+    if (Option.isSome(given)) return { store, agent: given.value, root }
     const [LogAnalyst, Scenario] = yield* Effect.promise(() =>
       Promise.all([import("./LogAnalyst.ts"), import("../demo/Scenario.ts")])
     )
-    const known = LogAnalyst.rootOf(agent) !== undefined || Scenario.fromRunId(runId) !== undefined
-    return known ? undefined : "MODULE"
+    const known = LogAnalyst.rootOf(name) !== undefined || Scenario.fromRunId(root) !== undefined
+    return { store, agent: known ? undefined : "MODULE", root }
   })

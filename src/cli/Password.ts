@@ -1,7 +1,7 @@
 /**
  * Users and passwords of databases: this command reads them, and prints no password.
  */
-import { userInfo } from "node:os"
+import { osUser } from "./OsUser.ts"
 
 /** What is printed where a password was, for a person to fill in. */
 const placeholder = "PASSWORD"
@@ -10,15 +10,6 @@ const placeholder = "PASSWORD"
 const inWord = /((?:[a-z][a-z0-9+.-]*:\/\/|postgres(?:ql)?:\/?)[^\s:@/]*):\S*@/gi
 
 const inQuery = /([?&](?:ssl)?password=)[^&\s'"]*/gi
-
-/** The user of the operating system that runs this process; `undefined` where it has no name for it. */
-export const osUser = (): string | undefined => {
-  try {
-    return userInfo().username
-  } catch {
-    return undefined
-  }
-}
 
 /**
  * The URL of a database with its user and its password, which may come from the environment as they do for the tools of

@@ -12,8 +12,8 @@ import { plain } from "../run/PlainText.ts"
 import { load, RunStore, type RunSummary, rootOf } from "../store/RunStore.ts"
 import * as AgentOf from "./AgentOf.ts"
 import * as Ending from "./Ending.ts"
+import { osUser } from "./OsUser.ts"
 import * as Output from "./Output.ts"
-import * as Password from "./Password.ts"
 import type * as Flags from "./RunsFlags.ts"
 import * as Resume from "./RunsResume.ts"
 import * as StoredRun from "./StoredRun.ts"
@@ -23,13 +23,13 @@ type Call = RunSummary["approvals"][number]
 const naming = (calls: ReadonlyArray<Call>): string =>
   calls.map(({ callId, runId, tool }) => `${callId} (${tool}, of run ${runId})`).join(", ")
 
+/** What a call may wait for. */
+const waits = { approvals: "a decision", unknown: "a resolution" } as const
+
 /** The call that is meant: the one that is named, or the only one that waits. */
-const meant = (
-  summary: RunSummary,
-  calls: ReadonlyArray<Call>,
-  named: Option.Option<string>,
-  what: string
-) => {
+const meant = (summary: RunSummary, of: keyof typeof waits, named: Option.Option<string>) => {
+  const calls = summary[of]
+  const what = waits[of]
   const { runId } = summary
   const failed = (message: string) => Effect.fail(new Output.CommandFailed({ message }))
   const matching = Option.isSome(named) ? calls.filter(({ callId }) => callId === named.value) : calls
@@ -78,15 +78,14 @@ interface Recorded {
 /** Says what was recorded, and how to resume, or resumes. */
 const afterwards = (input: Flags.Said, { callId, recorded, runId, text }: Recorded) =>
   Effect.gen(function* () {
-    const root = yield* rootOf(runId)
+    const where = yield* AgentOf.whereOf(runId, input)
     if (input.resume) {
       yield* Output.note(`Recorded: ${plain(text)}.`)
-      const resuming = Resume.resume({ ...input, id: root.runId, force: false, message: Option.none() })
+      const resuming = Resume.resume({ ...input, id: where.root, force: false, message: Option.none() })
       return yield* Effect.mapError(resuming, notResumed)
     }
-    const agent = yield* AgentOf.moduleFlag(root, input.agent)
-    const { state } = yield* Effect.mapError(load(root.runId), notResumed)
-    const next = Ending.goOn(state, { store: input.store, agent, root: root.runId })
+    const { state } = yield* Effect.mapError(load(where.root), notResumed)
+    const next = Ending.goOn(state, where)
     yield* Output.result(
       input.json,
       { runId, callId, recorded, next: [next] },
@@ -94,16 +93,24 @@ const afterwards = (input: Flags.Said, { callId, recorded, runId, text }: Record
     )
   })
 
-const about = ({ callId, runId, tool }: Call, recorded: string): Recorded => ({
-  runId,
-  callId,
-  recorded,
-  text: `${recorded} ${tool} (call ${callId})`
-})
-
 /** Who decides: the user of the operating system, if nobody is named. */
-const byWhom = ({ by }: Flags.Said) =>
-  Effect.sync(() => Option.getOrUndefined(by) ?? Password.osUser() ?? "unknown")
+const byWhom = ({ by }: Flags.Said) => Effect.sync(() => Option.getOrUndefined(by) ?? osUser() ?? "unknown")
+
+/** Says something about a call, of those that wait for it. */
+const aboutCall = <E, R>(
+  input: Flags.Said & { readonly call: Option.Option<string> },
+  of: keyof typeof waits,
+  recorded: string,
+  say: (call: Call, by: { readonly by: string }) => Effect.Effect<unknown, E, R>
+) =>
+  Effect.gen(function* () {
+    const store = yield* RunStore
+    const call = yield* meant(yield* store.summary(input.id), of, input.call)
+    yield* ready(input)
+    yield* say(call, { by: yield* byWhom(input) })
+    const { callId, runId, tool } = call
+    yield* afterwards(input, { runId, callId, recorded, text: `${recorded} ${tool} (call ${callId})` })
+  })
 
 /** Arguments as they were typed. */
 const readArgs = Effect.fnUntraced(function* (text: string) {
@@ -120,30 +127,20 @@ const readArgs = Effect.fnUntraced(function* (text: string) {
 export const approve = (input: Flags.Approve) =>
   Effect.gen(function* () {
     const args = Option.isNone(input.args) ? undefined : yield* readArgs(input.args.value)
-    const store = yield* RunStore
-    const summary = yield* store.summary(input.id)
-    const call = yield* meant(summary, summary.approvals, input.call, "a decision")
-    yield* ready(input)
     const expires = Option.getOrUndefined(input.expires)
     const decision = Agent.approve({
       ...(args === undefined ? undefined : { args }),
       ...(expires === undefined ? undefined : { expires })
     })
-    yield* Agent.decide(call, decision, { by: yield* byWhom(input) })
     const recorded = args === undefined ? "approved" : "approved with other arguments"
-    yield* afterwards(input, about(call, recorded))
+    yield* aboutCall(input, "approvals", recorded, (call, by) => Agent.decide(call, decision, by))
   }).pipe(StoredRun.inStore(input.store))
 
 /** Rejects a call; the model is told the reason. */
 export const reject = (input: Flags.Reject) =>
-  Effect.gen(function* () {
-    const store = yield* RunStore
-    const summary = yield* store.summary(input.id)
-    const call = yield* meant(summary, summary.approvals, input.call, "a decision")
-    yield* ready(input)
-    yield* Agent.decide(call, Agent.reject(Option.getOrUndefined(input.reason)), { by: yield* byWhom(input) })
-    yield* afterwards(input, about(call, "rejected"))
-  }).pipe(StoredRun.inStore(input.store))
+  aboutCall(input, "approvals", "rejected", (call, by) =>
+    Agent.decide(call, Agent.reject(Option.getOrUndefined(input.reason)), by)
+  ).pipe(StoredRun.inStore(input.store))
 
 /** Answers the question of a run, or of one that it has started. */
 export const answer = (input: Flags.Answer) =>
@@ -161,14 +158,14 @@ export const answer = (input: Flags.Answer) =>
   }).pipe(StoredRun.inStore(input.store))
 
 /** Says what became of a call of unknown outcome. */
-export const resolve = (input: Flags.Resolve) =>
-  Effect.gen(function* () {
-    const store = yield* RunStore
-    const summary = yield* store.summary(input.id)
-    const call = yield* meant(summary, summary.unknown, Option.some(input.call), "a resolution")
-    const resolution =
-      input.outcome === "happened" ? Agent.happened(Option.getOrUndefined(input.result)) : Agent.didNotHappen
-    yield* ready(input)
-    yield* Agent.resolve(call, resolution, { by: yield* byWhom(input) })
-    yield* afterwards(input, about(call, input.outcome.replaceAll("-", " ")))
-  }).pipe(StoredRun.inStore(input.store))
+export const resolve = (input: Flags.Resolve) => {
+  const { call, outcome, result, store } = input
+  const resolution =
+    outcome === "happened" ? Agent.happened(Option.getOrUndefined(result)) : Agent.didNotHappen
+  return aboutCall(
+    { ...input, call: Option.some(call) },
+    "unknown",
+    outcome.replaceAll("-", " "),
+    (call, by) => Agent.resolve(call, resolution, by)
+  ).pipe(StoredRun.inStore(store))
+}

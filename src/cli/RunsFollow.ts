@@ -12,7 +12,7 @@ import * as Agent from "../Agent.ts"
 import { prettyInTurn } from "../observe/Pretty.ts"
 import { plain } from "../run/PlainText.ts"
 import type { RunEvent } from "../run/RunEvent.ts"
-import { load, RunStore, rootOf } from "../store/RunStore.ts"
+import { load, RunStore } from "../store/RunStore.ts"
 import * as AgentOf from "./AgentOf.ts"
 import * as Drive from "./Drive.ts"
 import * as Ending from "./Ending.ts"
@@ -49,17 +49,13 @@ const isStop = (cause: Cause.Cause<unknown>): boolean =>
   Context.get(Cause.annotations(cause), Agent.CancelReason) !== undefined
 
 /** Follows a run up to its next stop, and ends as it has stopped; one that has stopped already is told at once. */
-export const follow = ({ agent, id, json, store: storeName }: Flags.Show) =>
+export const follow = (input: Flags.Show) =>
   Effect.gen(function* () {
+    const { id, json } = input
     const store = yield* RunStore
     const { seq, status } = yield* store.summary(id)
     const isLive = status === "running"
-    const root = yield* rootOf(id)
-    const where: Ending.Where = {
-      store: storeName,
-      agent: yield* AgentOf.moduleFlag(root, agent),
-      root: root.runId
-    }
+    const where = yield* AgentOf.whereOf(id, input)
     // A stop that was followed by something else is part of the story.
     const isEnd = (event: RunEvent) => event.type === "run_stopped" && event.seq >= (isLive ? seq : seq - 1)
     const shown = store.watch(id).pipe(Stream.takeUntil(isEnd), Stream.runForEach(yield* printer(json)))
@@ -75,4 +71,4 @@ export const follow = ({ agent, id, json, store: storeName }: Flags.Show) =>
     if (state.status === "completed") return
     yield* Output.note(Ending.told(state, where))
     yield* Output.quit(Output.exitCodes.stopped)
-  }).pipe(StoredRun.inStore(storeName))
+  }).pipe(StoredRun.inStore(input.store))

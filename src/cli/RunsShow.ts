@@ -14,7 +14,7 @@ import { plain } from "../run/PlainText.ts"
 import type { RunEvent } from "../run/RunEvent.ts"
 import * as RunExit from "../run/RunExit.ts"
 import * as RunState from "../run/RunState.ts"
-import { load, RunStore, rootOf } from "../store/RunStore.ts"
+import { load, RunStore } from "../store/RunStore.ts"
 import * as AgentOf from "./AgentOf.ts"
 import * as Ending from "./Ending.ts"
 import * as HandoffScreen from "./HandoffScreen.ts"
@@ -198,15 +198,10 @@ export const show = (input: Flags.Show) =>
 const standing = (input: Flags.Show) =>
   Effect.gen(function* () {
     const { events, state } = yield* load(input.id)
-    const root = yield* rootOf(input.id)
     const said = yield* saidAbout(state)
     const now = yield* Clock.currentTimeMillis
-    const where = {
-      store: input.store,
-      agent: yield* AgentOf.moduleFlag(root, input.agent),
-      root: root.runId
-    }
-    const isFree = state.status === "running" && (yield* StoredRun.isFree(root.runId))
+    const where = yield* AgentOf.whereOf(input.id, input)
+    const isFree = state.status === "running" && (yield* StoredRun.isFree(where.root))
     const next =
       state.status === "running" && !isFree
         ? [Ending.follow(where), Ending.cancel(where)]
