@@ -4,7 +4,6 @@
 import type * as Prompt from "effect/ai/Prompt"
 import type * as Tool from "effect/ai/Tool"
 import * as Effect from "effect/Effect"
-import * as Exit from "effect/Exit"
 import * as Option from "effect/Option"
 import * as Expiry from "../run/Expiry.ts"
 import * as Limits from "../run/Limits.ts"
@@ -43,17 +42,13 @@ const answerOf = (
   question: Effect.Effect<unknown, unknown, unknown>
 ): Effect.Effect<unknown> => {
   const { limits } = journal.state()
-  return Patience.run(ambient(question), {
+  return Patience.ask(ambient(question), {
     name: `needsApproval of ${name}`,
     limitMs: Limits.timeLeftMs(limits, journal.elapsedMs(), "handoff"),
     graceMs: () => Policy.graceMs(policy, limits),
-    onEnd: ({ exit = Exit.succeed(true) }) => exit
-  }).pipe(
-    Effect.flatten,
-    Effect.catchCause((cause) =>
-      Effect.as(Effect.logWarning(`needsApproval of ${name} failed, so a person is asked`, cause), true)
-    )
-  )
+    otherwise: true,
+    warning: `needsApproval of ${name} failed, so a person is asked`
+  })
 }
 
 /**

@@ -2,7 +2,6 @@
  * The interpreter: asks the core what comes next, does it, and writes down what happened, until the run has stopped.
  */
 import * as Cause from "effect/Cause"
-import * as Context from "effect/Context"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
@@ -18,7 +17,6 @@ import type { PendingCall } from "../run/RunState.ts"
 import * as RunState from "../run/RunState.ts"
 import { stoppedWith } from "../run/Waiting.ts"
 import { RunStoreError } from "../store/RunStore.ts"
-import { type Outcome, Reconcile, unknown } from "../tool/ToolPolicy.ts"
 import * as Allowances from "./Allowances.ts"
 import * as Approvals from "./Approvals.ts"
 import { useOf } from "./ChildRun.ts"
@@ -29,10 +27,8 @@ import type { Job } from "./Job.ts"
 import type { Journal } from "./Journal.ts"
 import * as ModelCall from "./ModelCall.ts"
 import * as Operations from "./Operations.ts"
-import * as Patience from "./Patience.ts"
-import * as Plan from "./Plan.ts"
-import * as Policy from "./Policy.ts"
 import * as PoolClaims from "./PoolClaims.ts"
+import * as Reconcile from "./Reconcile.ts"
 import * as RunEnd from "./RunEnd.ts"
 import * as ToolCall from "./ToolCall.ts"
 import { resultOf } from "./ToolResult.ts"
@@ -49,72 +45,6 @@ const refuse = (call: PendingCall, refusal: Refusal): Body =>
     disposition: refusal._tag === "Rejected" ? "rejected" : "refused",
     ...(refusal._tag === "NoBudget" ? shortOf(refusal.exhausted) : undefined)
   })
-
-const lookUp = (job: Job, journal: Journal, call: PendingCall): Effect.Effect<Outcome> => {
-  const tool = Plan.toolOf(job, call.tool)
-  const ask = tool === undefined ? undefined : Context.get(tool.annotations, Reconcile)
-  if (ask === undefined) return Effect.succeed(unknown)
-  const { runId } = journal
-  const question = Effect.suspend(() => {
-    const { args, callId, tool } = call
-    return ask({
-      runId,
-      callId,
-      tool,
-      args,
-      idempotencyKey: Plan.keyOf(job, runId, call)
-    })
-  })
-  return Patience.run(question, {
-    name: `the look-up of ${call.tool} (${call.callId}) of run ${runId}`,
-    limitMs: 30_000,
-    graceMs: () => Policy.graceMs(job.policy, journal.state().limits),
-    onEnd: ({ exit = Exit.succeed(unknown) }) => exit
-  }).pipe(
-    Effect.flatten,
-    Effect.catchCause((cause) =>
-      Effect.as(Effect.logWarning(`looking up ${call.tool} (${call.callId}) failed`, cause), unknown)
-    )
-  )
-}
-
-/** Looks up calls of unknown outcome, and writes down what was found. */
-export const reconcile = Effect.fnUntraced(function* (
-  job: Job,
-  journal: Journal,
-  calls: ReadonlyArray<PendingCall>
-) {
-  yield* journal.commit()
-  for (const call of calls) {
-    const { callId, tool } = call
-    const found = yield* lookUp(job, journal, call)
-    const base = {
-      type: "outcome_resolved",
-      callId,
-      tool,
-      by: "reconcile"
-    } as const
-    if (found._tag === "Happened") {
-      const { result } = found
-      const report = Operations.reportOf(result)
-      const note = report === undefined ? undefined : Operations.note(job, journal.state(), call, report)
-      const content = note?.words ?? (typeof result === "string" ? result : JSON.stringify(result))
-      yield* journal.commit(...(note?.before ?? []), { ...base, outcome: "happened", content })
-    } else if (found._tag === "DidNotHappen") {
-      yield* journal.commit({
-        ...base,
-        outcome: "did_not_happen",
-        content: Words.didNotHappen
-      })
-    } else {
-      yield* journal.commit({
-        ...base,
-        outcome: "still_unknown",
-        content: Words.outcomeUnknown(tool)
-      })
-    }
-  }
-})
 
 /** Writes down what is known of the calls that still run, and are waited for no longer. */
 const cutOff = (job: Job, journal: Journal, desk: Desk.Desk): void => {
@@ -257,7 +187,7 @@ const interpret = Effect.fnUntraced(function* (job: Job, journal: Journal, desk:
         yield* journal.commit(...step.calls.map((call) => Approvals.again(journal.state(), call)))
         break
       case "Reconcile":
-        yield* reconcile(job, journal, step.calls)
+        yield* Reconcile.lookUp(job, journal, step.calls)
         break
       case "BeginHandoff":
         yield* journal.commit({ type: "handoff", exhausted: step.exhausted })

@@ -130,7 +130,7 @@ const isEnded = (seen: Operation.Observed | undefined): seen is Operation.Ended 
   seen?._tag === "checkrein/OperationEnded"
 
 /** Lets an author's own code run for so long, and not a moment longer; then says what is known by now. */
-const atMost = (
+const bounded = (
   duration: Duration.Duration,
   name: string,
   work: Effect.Effect<void>,
@@ -170,7 +170,7 @@ const wait = (operation: Held, nowMs: () => number, grace: Duration.Duration): E
       settled = isEnded(seen) ? seen : "still_running"
     })
     const name = `a look at operation ${operation.operation.id}`
-    return atMost(Duration.sum(grace, patience), name, watching, () => settled)
+    return bounded(Duration.sum(grace, patience), name, watching, () => settled)
   })
 
 /** Cancels an operation, and looks what has become of it where it can be looked at: it may have ended by itself. */
@@ -191,7 +191,7 @@ const cancel = (operation: Held, nowMs: () => number): Effect.Effect<Settled> =>
         settled = isEnded(seen) ? seen : "cancel_failed"
       })
     })
-    return atMost(patience, `cancelling operation ${live.id}`, cancelling, () => settled)
+    return bounded(patience, `cancelling operation ${live.id}`, cancelling, () => settled)
   })
 
 /**

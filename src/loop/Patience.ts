@@ -10,7 +10,7 @@
  */
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
-import type * as Exit from "effect/Exit"
+import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
 
 /** What came of work that was waited for. */
@@ -73,3 +73,20 @@ export const run = <A, E, B, R>(
         : Effect.sync(() => options.onEnd({ exit, mayRun: false }))
     })
   })
+
+/** A question to an author's own code, and what its answer is if it fails or does not come in time. */
+export interface Question<A> extends Omit<Options<A, unknown, A>, "onEnd"> {
+  readonly otherwise: A
+  /** What the log says if it fails. */
+  readonly warning: string
+}
+
+/** The answer to a question. Never fails. */
+export const ask = <A, E>(
+  question: Effect.Effect<A, E>,
+  { otherwise, warning, ...options }: Question<A>
+): Effect.Effect<A> =>
+  run(question, { ...options, onEnd: ({ exit = Exit.succeed(otherwise) }) => exit }).pipe(
+    Effect.flatten,
+    Effect.catchCause((cause) => Effect.as(Effect.logWarning(warning, cause), otherwise))
+  )

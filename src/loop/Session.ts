@@ -21,6 +21,7 @@ import * as Listeners from "./Listeners.ts"
 import * as Loop from "./Loop.ts"
 import * as Orphans from "./Orphans.ts"
 import * as PoolClaims from "./PoolClaims.ts"
+import * as Reconcile from "./Reconcile.ts"
 import * as RunEnd from "./RunEnd.ts"
 import * as Words from "./Words.ts"
 
@@ -157,7 +158,7 @@ export const resume = Effect.fnUntraced(function* (
   Inbox.takeIn(journal, commands, misfits)
   if (stays !== undefined) {
     const lost = RunState.unknownOutcomes(journal.state())
-    yield* Loop.reconcile(
+    yield* Reconcile.lookUp(
       job,
       journal,
       lost.filter((call) => call.reconcile === true)
