@@ -107,14 +107,10 @@ export const only = (store: Store): Store => {
       const refused = refusedId(runId)
       return refused === undefined ? ask(runId, ...rest) : Effect.fail(refused)
     }
-  const following =
-    <Rest extends ReadonlyArray<unknown>, A, E>(
-      follow: (runId: string, ...rest: Rest) => Stream.Stream<A, E>
-    ) =>
-    (runId: string, ...rest: Rest): Stream.Stream<A, E | RunStoreError> => {
-      const refused = refusedId(runId)
-      return refused === undefined ? follow(runId, ...rest) : Stream.fail(refused)
-    }
+  const followed = <A, E>(runId: string, follow: () => Stream.Stream<A, E>) => {
+    const refused = refusedId(runId)
+    return refused === undefined ? follow() : Stream.fail(refused)
+  }
   return {
     append: (request) => {
       const { expected, runId, summary } = request
@@ -140,10 +136,10 @@ export const only = (store: Store): Store => {
       return unless(refused, () => store.list(asked))
     },
     delete: forRun((runId) => store.delete(runId)),
-    watch: following((runId, from = 0) => store.watch(runId, Math.ceil(counted(from)))),
+    watch: (runId, from = 0) => followed(runId, () => store.watch(runId, Math.ceil(counted(from)))),
     send: forRun((runId, command) => store.send(runId, command)),
     inbox: forRun((runId, after) => store.inbox(runId, Math.floor(counted(after)))),
-    watchInbox: following((runId, after) => store.watchInbox(runId, Math.floor(counted(after)))),
+    watchInbox: (runId, after) => followed(runId, () => store.watchInbox(runId, Math.floor(counted(after)))),
     lease: forRun((runId) => store.lease(runId)),
     isDriven: forRun((runId) => store.isDriven(runId))
   }

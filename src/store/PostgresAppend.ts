@@ -12,10 +12,10 @@ import * as EventCodec from "../run/EventCodec.ts"
 import { answering, reconnecting } from "./Reconnect.ts"
 import type { Append, RunStoreError } from "./RunStore.ts"
 import { checksum } from "./SqlEvents.ts"
-import { refuseTransaction, storeError } from "./SqlFailure.ts"
+import { storeError } from "./SqlFailure.ts"
 import * as SqlLeases from "./SqlLeases.ts"
 import { channel, type News } from "./SqlNews.ts"
-import { answerLimit, isInside, postgresLevels } from "./SqlTransaction.ts"
+import { answerLimit, executeOn, outside, postgresLevels } from "./SqlTransaction.ts"
 
 // The parameters of both: run id, expected event, next event, status, summary, signature, events, durability, news,
 // checksums, holder. Without a holder the writer has no lease, and needs none.
@@ -68,8 +68,7 @@ export const make = Effect.fnUntraced(function* (
   const moveTagged = moving(SqlLeases.nowText(sql), leases.leaseMs, tagged)
   const store = randomUUID()
   let appends = 0
-  const execute = (text: string, params: ReadonlyArray<unknown>) =>
-    Effect.scoped(Effect.flatMap(sql.reserve, (connection) => connection.execute(text, params, undefined)))
+  const execute = executeOn(sql)
 
   const append = ({ durability, events, expected, runId, summary }: Append) => {
     const next = expected + events.length
@@ -112,7 +111,5 @@ export const make = Effect.fnUntraced(function* (
   }
 
   return (request: Append): Effect.Effect<boolean, RunStoreError> =>
-    Effect.withFiber((fiber) =>
-      isInside(sql, fiber.context) ? Effect.fail(refuseTransaction(request.runId)) : append(request)
-    )
+    outside(sql, request.runId, () => append(request))
 })

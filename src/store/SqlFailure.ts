@@ -2,8 +2,6 @@
 import * as SqlError from "effect/sql/SqlError"
 import { RunStoreError } from "./RunStore.ts"
 
-type Kind = RunStoreError["kind"]
-
 const advice = {
   full: "there is no space left; free some, then resume the run",
   read_only: "the database cannot be written; give this process permission, then resume the run",
@@ -61,11 +59,8 @@ const kindOf = (error: unknown): keyof typeof advice | undefined => {
   return undefined
 }
 
-/**
- * Whether a statement failed because its connection did: what it was to do may be done or not, and can be tried again on
- * another one.
- */
-export const isLost = (error: SqlError.SqlError): boolean =>
+/** Whether a statement failed because its connection did: what it was to do may be done or not. */
+const isLost = (error: SqlError.SqlError): boolean =>
   error.reason._tag === "ConnectionError" || codesOf(error.reason.cause).some((code) => passing.has(code))
 
 /** Whether a statement that failed may well succeed when it is made again: its connection was lost, or another was in its way. */
@@ -74,7 +69,9 @@ export const isPassing = (error: SqlError.SqlError): boolean =>
 
 const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error))
 
-const otherwise = (error: unknown): string => {
+const problemOf = (error: unknown): string => {
+  const kind = kindOf(error)
+  if (kind !== undefined) return advice[kind]
   if (!SqlError.isSqlError(error)) return messageOf(error)
   const { cause } = error.reason
   // A driver's own message may say no more than that there was one.
@@ -83,33 +80,28 @@ const otherwise = (error: unknown): string => {
   return isLost(error) ? `${lost} (${detail})` : detail
 }
 
+const failure = (runId: string, cause: unknown, problem: string, seq?: number) =>
+  new RunStoreError({
+    runId,
+    kind: kindOf(cause) ?? "unavailable",
+    problem,
+    cause,
+    ...(seq === undefined ? undefined : { seq })
+  })
+
 /**
  * The failure of a statement for a run (`""` if it was for none) as an error that says what to do, and the event that
  * could not be written if it was to write one.
  */
-export const storeError = (runId: string, error: unknown, seq?: number): RunStoreError => {
-  const kind = kindOf(error)
-  return new RunStoreError({
-    runId,
-    kind: (kind ?? "unavailable") satisfies Kind,
-    problem: kind === undefined ? otherwise(error) : advice[kind],
-    cause: error,
-    ...(seq === undefined ? undefined : { seq })
-  })
-}
+export const storeError = (runId: string, error: unknown, seq?: number): RunStoreError =>
+  failure(runId, error, problemOf(error), seq)
+
+/** The failure to open a database, whose message says already what to do. */
+export const openError = (error: SqlError.SqlError): RunStoreError => failure("", error, error.message)
 
 /** Whether it failed for a key that is there already. */
 export const isRepeated = ({ cause }: RunStoreError): boolean =>
   SqlError.isSqlError(cause) && cause.reason._tag === "UniqueViolation"
-
-/** The failure to open a database, whose message says already what to do. */
-export const openError = (error: SqlError.SqlError): RunStoreError =>
-  new RunStoreError({
-    runId: "",
-    kind: (kindOf(error) ?? "unavailable") satisfies Kind,
-    problem: error.message,
-    cause: error
-  })
 
 /** A call inside the caller's own transaction. */
 export const refuseTransaction = (runId: string): RunStoreError =>

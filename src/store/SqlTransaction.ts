@@ -62,9 +62,23 @@ export const forUpdate = (sql: SqlClient.SqlClient): Statement.Fragment =>
     orElse: () => sql.literal("")
   })
 
-/** Whether the caller has a transaction of its own open. */
-export const isInside = (sql: SqlClient.SqlClient, context: Context.Context<never>): boolean =>
-  Option.isSome(Context.getOption(context, sql.transactionService))
+/** Does something for a run, unless the caller has a transaction of its own open. */
+export const outside = <A>(
+  sql: SqlClient.SqlClient,
+  runId: string,
+  effect: () => Effect.Effect<A, RunStoreError>
+): Effect.Effect<A, RunStoreError> =>
+  Effect.withFiber((fiber) =>
+    Option.isSome(Context.getOption(fiber.context, sql.transactionService))
+      ? Effect.fail(refuseTransaction(runId))
+      : effect()
+  )
+
+/** Runs single statements, each on whatever connection is free. */
+export const executeOn =
+  (sql: SqlClient.SqlClient): Execute =>
+  (text, params) =>
+    Effect.scoped(Effect.flatMap(sql.reserve, (connection) => connection.execute(text, params, undefined)))
 
 // The levels of SQLite's `PRAGMA synchronous`; with a WAL journal, 1 survives the process and 2 a power cut.
 const levels: { readonly [D in Durability]: number } = { process: 1, power: 2 }
@@ -177,34 +191,30 @@ export const make = Effect.fnUntraced(function* (sql: SqlClient.SqlClient) {
   const system = sql.onDialectOrElse({ pg: () => "postgresql", orElse: () => "sqlite" })
   const options = { attributes: { "db.system.name": system } }
   const transact: Transact = (runId, durability, write) =>
-    Effect.withFiber((fiber) =>
-      isInside(sql, fiber.context)
-        ? Effect.fail(refuseTransaction(runId))
-        : bounded(sql, bounds[durability], write).pipe(
-            // Looking up where it was called costs as much as the rest of the span.
-            Effect.withSpan("sql.transaction", options, { captureStackTrace: false }),
-            Effect.mapError((error) => storeError(runId, error))
-          )
+    outside(sql, runId, () =>
+      bounded(sql, bounds[durability], write).pipe(
+        // Looking up where it was called costs as much as the rest of the span.
+        Effect.withSpan("sql.transaction", options, { captureStackTrace: false }),
+        Effect.mapError((error) => storeError(runId, error))
+      )
     )
   return transact
 })
 
 /** How this client runs a single statement that has to survive the process at least. */
-export const onceOf = (sql: SqlClient.SqlClient, transact: Transact): Once =>
-  sql.onDialectOrElse({
+export const onceOf = (sql: SqlClient.SqlClient, transact: Transact): Once => {
+  const execute = executeOn(sql)
+  return sql.onDialectOrElse({
     // A statement is a transaction: the round trips of an explicit one are spared.
     pg: (): Once => (runId, text, params) =>
-      Effect.withFiber((fiber) =>
-        isInside(sql, fiber.context)
-          ? Effect.fail(refuseTransaction(runId))
-          : Effect.scoped(
-              Effect.flatMap(sql.reserve, (connection) => connection.execute(text, params, undefined))
-            ).pipe(
-              answering(answerLimit),
-              reconnecting,
-              Effect.mapError((error) => storeError(runId, error))
-            )
+      outside(sql, runId, () =>
+        execute(text, params).pipe(
+          answering(answerLimit),
+          reconnecting,
+          Effect.mapError((error) => storeError(runId, error))
+        )
       ),
     orElse: (): Once => (runId, text, params) =>
       transact(runId, "process", (execute) => execute(text, params))
   })
+}

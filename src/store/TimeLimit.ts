@@ -17,21 +17,28 @@ export const inWorldTime: <A, E, R>(effect: Effect.Effect<A, E, R>) => Effect.Ef
 /** Milliseconds of the world's monotonic clock, from an unknown beginning on. */
 export const worldMs = (): number => Number(world.monotonicTimeNanosUnsafe() / 1_000n) / 1_000
 
-/**
- * Runs an effect, and does not wait for its cleaning up when it is interrupted: who has hung may hang in that as well.
- */
-export const unattended = <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
+/** Runs an effect and waits for it as `wait` says. What still runs after that is interrupted but not waited for. */
+const leaving = <A, E, R, B, E2, R2>(
+  effect: Effect.Effect<A, E, R>,
+  wait: (fiber: Fiber.Fiber<A, E>) => Effect.Effect<A | B, E | E2, R2>
+): Effect.Effect<A | B, E | E2, R | R2> =>
   Effect.uninterruptibleMask((restore) =>
     Effect.flatMap(
       Effect.forkDetach(effect, { startImmediately: true }),
-      (fiber) =>
+      (fiber): Effect.Effect<A | B, E | E2, R2> =>
         fiber.pollUnsafe() ??
         Effect.ensuring(
-          restore(Fiber.join(fiber)),
+          restore(wait(fiber)),
           Effect.sync(() => fiber.interruptUnsafe())
         )
     )
   )
+
+/**
+ * Runs an effect, and does not wait for its cleaning up when it is interrupted: who has hung may hang in that as well.
+ */
+export const unattended = <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
+  leaving(effect, Fiber.join)
 
 /**
  * What an effect yields, or `orElse` when it takes longer than `duration`. What still runs then is interrupted but not
@@ -40,14 +47,6 @@ export const unattended = <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effe
 export const atMost =
   <B, E2, R2>(duration: Duration.Input, orElse: () => Effect.Effect<B, E2, R2>) =>
   <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A | B, E | E2, R | R2> =>
-    Effect.uninterruptibleMask((restore) =>
-      Effect.flatMap(Effect.forkDetach(effect, { startImmediately: true }), (fiber) => {
-        const exit = fiber.pollUnsafe()
-        if (exit !== undefined) return exit
-        const late = Effect.flatMap(Effect.sleep(duration), orElse)
-        return Effect.ensuring(
-          restore(Effect.raceFirst(Fiber.join(fiber), late)),
-          Effect.sync(() => fiber.interruptUnsafe())
-        )
-      })
+    leaving(effect, (fiber) =>
+      Effect.raceFirst(Fiber.join(fiber), Effect.flatMap(Effect.sleep(duration), orElse))
     )
