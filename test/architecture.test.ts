@@ -8,22 +8,33 @@ import { describe, expect, it } from "vitest"
 
 const src = new URL("../src/", import.meta.url).pathname
 
-type Import = { readonly file: string; readonly room: string; readonly target: string }
+type Import = {
+  readonly file: string
+  readonly room: string
+  readonly target: string
+  /** Gone when the program runs. */
+  readonly isType: boolean
+}
 
 /** Statements and `import(…)` alike; an example in a docstring is no import of its module. */
-const importsOf = (text: string): ReadonlyArray<string> => {
+const importsOf = (text: string): ReadonlyArray<Pick<Import, "target" | "isType">> => {
   const code = text.replace(/\/\*[\s\S]*?\*\//g, "")
-  const found = code.matchAll(/(?:\bfrom\s+|\bimport\s+|\bimport\(\s*)"([^"]+)"/g)
-  return [...found].flatMap(([, target]) => (target === undefined ? [] : [target]))
+  const found = code.matchAll(
+    /(?:\b(?:import|export)\s+(type\b)?[^;"'()]*?\bfrom\s+|\bimport\s+|\bimport\(\s*)"([^"]+)"/g
+  )
+  return [...found].flatMap(([, type, target]) =>
+    target === undefined ? [] : [{ target, isType: type !== undefined }]
+  )
 }
 
 const files = readdirSync(src, { recursive: true, encoding: "utf8" }).filter((file) => file.endsWith(".ts"))
 
 const imports: ReadonlyArray<Import> = files.flatMap((file) => {
   const [room = ""] = file.includes("/") ? file.split("/") : ["top"]
-  return importsOf(readFileSync(join(src, file), "utf8")).map((target) => ({
+  return importsOf(readFileSync(join(src, file), "utf8")).map(({ target, isType }) => ({
     file,
     room,
+    isType,
     target: target.startsWith(".") ? normalize(join(dirname(file), target)) : target
   }))
 })
@@ -106,5 +117,19 @@ describe("the rooms of the sources", () => {
       ({ room, target }) => target.startsWith("node:") && ["run", "tool", "top"].includes(room)
     )
     expect(astray).toEqual([])
+  })
+
+  it("no module needs itself by way of others", () => {
+    const needs = new Map(files.map((file) => [file, new Set<string>()]))
+    for (const { file, target, isType } of imports)
+      if (!isType && needs.has(target)) needs.get(file)?.add(target)
+    // What needs nothing that is left is taken away, until only circles are left.
+    for (let before = -1; before !== needs.size; ) {
+      before = needs.size
+      for (const [file, targets] of needs) {
+        if (![...targets].some((target) => needs.has(target))) needs.delete(file)
+      }
+    }
+    expect([...needs.keys()]).toEqual([])
   })
 })
