@@ -5,7 +5,7 @@
 import * as Effect from "effect/Effect"
 import type { Ending } from "../run/NextStep.ts"
 import { continues } from "../run/PendingCalls.ts"
-import type { ApprovalRequest, Suspension } from "../run/RunEvent.ts"
+import type { Suspension, WaitingCall } from "../run/RunEvent.ts"
 import * as RunState from "../run/RunState.ts"
 import { doubt, ownUnknownOf, stoppedWith } from "../run/Waiting.ts"
 import { load, type RunBusy, type RunNotFound, RunStore, type RunStoreError } from "../store/RunStore.ts"
@@ -61,7 +61,7 @@ const informed = Effect.fnUntraced(function* (runId: string) {
 }, Effect.scoped)
 
 /** The calls of unknown outcome of a run that has ended, and of the runs below it. */
-const below: (state: RunState.RunState) => Effect.Effect<ReadonlyArray<ApprovalRequest>, Failure, RunStore> =
+const below: (state: RunState.RunState) => Effect.Effect<ReadonlyArray<WaitingCall>, Failure, RunStore> =
   Effect.fnUntraced(function* (state) {
     const unknown = [...ownUnknownOf(state)]
     for (const call of state.pending) {

@@ -80,7 +80,7 @@ const executeAll = Effect.fnUntraced(function* (
       refused.set(call.callId, short)
     }
   }
-  const running: Array<ToolCall.Claimed> = []
+  const running: Array<ToolCall.Keyed> = []
   const starts = (call: PendingCall): boolean =>
     !refused.has(call.callId) && ToolCall.withoutExecution(job, journal.state(), desk, call) === undefined
   let children = calls.filter((call) => call.agent === true && starts(call)).length
@@ -95,23 +95,24 @@ const executeAll = Effect.fnUntraced(function* (
       journal.stage(...(continues(call) ? yield* withoutChild(journal, call, known) : [known]))
       continue
     }
-    const claimed = ToolCall.claim(job, journal, call)
-    if (Result.isFailure(claimed)) {
-      journal.stage(ToolCall.notStarted(call, claimed.failure))
+    const keyed = ToolCall.keyed(job, journal, call)
+    if (Result.isFailure(keyed)) {
+      journal.stage(ToolCall.notStarted(call, keyed.failure))
       continue
     }
     // Since the core has looked, others may have been waited for.
     const at = journal.date()
     if (hasExpired(call, at)) continue
-    running.push(claimed.success)
+    running.push(keyed.success)
     const hold = call.agent === true ? Allowances.hold(journal.state(), call, children--) : undefined
-    journal.stage({ ...ToolCall.startOf(claimed.success, hold), at })
+    journal.stage({ ...ToolCall.startOf(keyed.success, hold), at })
   }
   yield* journal.commit()
   const ends: Array<ToolCall.Last> = []
   const over = Deferred.makeUnsafe<void>()
-  const execute = (claimed: ToolCall.Claimed) =>
-    Effect.map(ToolCall.execute(job, journal, desk, claimed), (end) => {
+  // As a failure it would keep the calls from starting that come after it.
+  const execute = (call: ToolCall.Keyed) =>
+    Effect.map(ToolCall.execute(job, journal, desk, call), (end) => {
       if (end === undefined) return
       ends.push(end)
       Deferred.doneUnsafe(over, Exit.void)

@@ -41,14 +41,14 @@ import { type Fields, resultOf } from "./ToolResult.ts"
 import type { Output, Ran } from "./ToolRunner.ts"
 import * as Words from "./Words.ts"
 
-/** A call that is claimed, under its idempotency key. */
-export interface Claimed {
+/** A call with its idempotency key. */
+export interface Keyed {
   readonly call: PendingCall
   readonly idempotencyKey: string
 }
 
-/** Claims a call. Fails, in words for the journal, if the tool's own key function does. */
-export const claim = (job: Job, journal: Journal, call: PendingCall): Result.Result<Claimed, string> =>
+/** A call with its key. Fails, in words for the journal, if the tool's own key function does. */
+export const keyed = (job: Job, journal: Journal, call: PendingCall): Result.Result<Keyed, string> =>
   Result.try({
     try: () => ({ call, idempotencyKey: Plan.keyOf(job, journal.runId, call) }),
     catch: (error) => `the tool's idempotency key could not be made: ${String(error)}`
@@ -56,7 +56,7 @@ export const claim = (job: Job, journal: Journal, call: PendingCall): Result.Res
 
 /** The event that claims an attempt; it is stored before the tool runs. */
 export const startOf = (
-  { call, idempotencyKey }: Claimed,
+  { call, idempotencyKey }: Keyed,
   hold: Allowances.Hold = {},
   attempt = call.attempts + 1
 ): Body => ({
@@ -119,7 +119,7 @@ const attempt = (
   job: Job,
   journal: Journal,
   onDesk: Desk.OnDesk,
-  { call, idempotencyKey }: Claimed,
+  { call, idempotencyKey }: Keyed,
   tool: Tool.Any
 ): Effect.Effect<ToolOutcome.Outcome> => {
   const { args, callId } = call
@@ -235,13 +235,8 @@ export interface Last {
  * stored yet: the result and the end go into one append, so that no crash can leave the one without the other. Fails
  * only if the store does, or a child run cannot be driven.
  */
-export const execute = Effect.fnUntraced(function* (
-  job: Job,
-  journal: Journal,
-  desk: Desk.Desk,
-  claimed: Claimed
-) {
-  const { call } = claimed
+export const execute = Effect.fnUntraced(function* (job: Job, journal: Journal, desk: Desk.Desk, one: Keyed) {
+  const { call } = one
   const { callId } = call
   const tool = Plan.toolOf(job, call.tool)
   if (tool === undefined) return undefined
@@ -253,7 +248,7 @@ export const execute = Effect.fnUntraced(function* (
         onDesk.startedMs = journal.nowMs()
         onDesk.brought = undefined
         yield* journal.lease.check
-        const came = yield* attempt(job, journal, onDesk, claimed, tool)
+        const came = yield* attempt(job, journal, onDesk, one, tool)
         if (came._tag === "ChildStuck") return yield* Effect.fail(came.error)
         const outcome =
           call.agent === true && !knowsChild(came) ? yield* withChild(journal, onDesk, call, came) : came
@@ -274,7 +269,7 @@ export const execute = Effect.fnUntraced(function* (
             const short = yield* PoolClaims.call(job, journal.state(), call, next)
             const at = journal.date()
             if (short === undefined && mayBegin(journal, call, 0) && !hasExpired(call, at)) {
-              journal.stage({ ...startOf(claimed, {}, next), at })
+              journal.stage({ ...startOf(one, {}, next), at })
               yield* journal.commit()
               continue
             }

@@ -82,7 +82,7 @@ export type PlannedCall = typeof PlannedCall.Type
  * A call that waits for a person. It names its own run, which may be a child's. `problem` says why an earlier decision
  * could not be used, or how a call of unknown outcome was cut off, and whether it may still be running.
  */
-export const ApprovalRequest = Schema.Struct({
+export const WaitingCall = Schema.Struct({
   runId: Schema.String,
   callId: Schema.String,
   tool: Schema.String,
@@ -90,7 +90,7 @@ export const ApprovalRequest = Schema.Struct({
   argsDigest: Schema.String,
   problem: Schema.optionalKey(Schema.String)
 })
-export type ApprovalRequest = typeof ApprovalRequest.Type
+export type WaitingCall = typeof WaitingCall.Type
 
 /** A question that waits for a person's answer. It names its own run, which may be a child's. */
 export const Question = Schema.Struct({
@@ -281,9 +281,9 @@ export const Suspension = Schema.Struct({
   runId: Schema.String,
   reason: Schema.Literals(["approval", "input", "provider", "unknown_outcome"]),
   detail: Schema.String,
-  approvals: Schema.Array(ApprovalRequest),
+  approvals: Schema.Array(WaitingCall),
   question: Schema.optionalKey(Question),
-  unknown: Schema.Array(ApprovalRequest)
+  unknown: Schema.Array(WaitingCall)
 })
 export type Suspension = typeof Suspension.Type
 

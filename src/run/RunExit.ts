@@ -16,7 +16,7 @@
 import * as Schema from "effect/Schema"
 import * as Handoff from "./Handoff.ts"
 import * as Limits from "./Limits.ts"
-import { ApprovalRequest } from "./RunEvent.ts"
+import { WaitingCall } from "./RunEvent.ts"
 import * as State from "./RunState.ts"
 import { approvalsOf, questionOf, unknownOf } from "./Waiting.ts"
 
@@ -74,7 +74,7 @@ export class BudgetExceeded extends Schema.TaggedError<BudgetExceeded>()("Budget
 /** Calls wait for a decision: `Agent.decide` each, then resume the run. A call may belong to a child run. */
 export class ApprovalRequired extends Schema.TaggedError<ApprovalRequired>()("ApprovalRequired", {
   ...run,
-  calls: Schema.NonEmptyArray(ApprovalRequest)
+  calls: Schema.NonEmptyArray(WaitingCall)
 }) {
   readonly status = "interrupted"
   readonly resumable = true
@@ -112,7 +112,7 @@ export class ProviderUnavailable extends Schema.TaggedError<ProviderUnavailable>
 /** Calls that change the world were started and never answered. Find out, `Agent.resolve` each, then resume. */
 export class OutcomeUnknown extends Schema.TaggedError<OutcomeUnknown>()("OutcomeUnknown", {
   ...run,
-  calls: Schema.NonEmptyArray(ApprovalRequest)
+  calls: Schema.NonEmptyArray(WaitingCall)
 }) {
   readonly status = "interrupted"
   readonly resumable = true

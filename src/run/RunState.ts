@@ -70,12 +70,12 @@ export const Finding = Schema.Struct({
 export type Finding = typeof Finding.Type
 
 /** A call that the model asked for and did not get, because what the run may use was used up. */
-export const Refused = Schema.Struct({
+export const RefusedCall = Schema.Struct({
   callId: Schema.String,
   tool: Schema.String,
   args: Schema.Json
 })
-export type Refused = typeof Refused.Type
+export type RefusedCall = typeof RefusedCall.Type
 
 /** Work that a tool has started and that goes on. `handling` is what was done about it when the run last stopped. */
 export const Operation = Schema.Struct({
@@ -124,7 +124,7 @@ const Fields = Schema.Struct({
   summary: Schema.optionalKey(Schema.String),
   refusedInTurn: Schema.optionalKey(Schema.Natural),
   strayedInTurn: Schema.optionalKey(Schema.Natural),
-  refused: Schema.Array(Refused),
+  refused: Schema.Array(RefusedCall),
   findings: Schema.Array(Finding),
   operations: Schema.Array(Operation),
   repetition: Repetition.Repetition,

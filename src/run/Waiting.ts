@@ -2,7 +2,7 @@
  * What a run that has stopped waits for from people: decisions, answers, and what became of calls.
  */
 import * as Schema from "effect/Schema"
-import { type ApprovalRequest, type Question, Suspension } from "./RunEvent.ts"
+import { type Question, Suspension, type WaitingCall } from "./RunEvent.ts"
 import * as State from "./RunState.ts"
 
 /**
@@ -25,11 +25,11 @@ export const cancelledAlone = ({ detail, parent, reason }: State.RunState): bool
   parent !== undefined && reason === "cancelled" && detail !== stoppedWith(parent.runId)
 
 /** Calls by their names, for people. */
-export const named = (calls: ReadonlyArray<Pick<ApprovalRequest, "callId" | "tool">>): string =>
+export const named = (calls: ReadonlyArray<Pick<WaitingCall, "callId" | "tool">>): string =>
   calls.map(({ callId, tool }) => `${tool} (${callId})`).join(", ")
 
 /** What a run says that stops for calls of unknown outcome. */
-export const doubt = (calls: ReadonlyArray<Pick<ApprovalRequest, "callId" | "tool">>): string =>
+export const doubt = (calls: ReadonlyArray<Pick<WaitingCall, "callId" | "tool">>): string =>
   `nobody can tell whether ${named(calls)} happened`
 
 const asRequest = (state: State.RunState) => (call: State.PendingCall) => ({
@@ -53,13 +53,13 @@ const asRequest = (state: State.RunState) => (call: State.PendingCall) => ({
  * const asked = RunExit.approvalsOf(run).map(({ tool }) => tool)
  * ```
  */
-export const approvalsOf = (state: State.RunState): ReadonlyArray<ApprovalRequest> => [
+export const approvalsOf = (state: State.RunState): ReadonlyArray<WaitingCall> => [
   ...State.undecided(state).map(asRequest(state)),
   ...state.pending.flatMap((call) => call.suspension?.approvals ?? [])
 ]
 
 /** The calls of a run itself whose outcome is unknown. */
-export const ownUnknownOf = (state: State.RunState): ReadonlyArray<ApprovalRequest> =>
+export const ownUnknownOf = (state: State.RunState): ReadonlyArray<WaitingCall> =>
   State.unknownOutcomes(state).map(asRequest(state))
 
 /**
@@ -74,7 +74,7 @@ export const ownUnknownOf = (state: State.RunState): ReadonlyArray<ApprovalReque
  * const lost = RunExit.unknownOf(run).map(({ callId }) => callId)
  * ```
  */
-export const unknownOf = (state: State.RunState): ReadonlyArray<ApprovalRequest> => [
+export const unknownOf = (state: State.RunState): ReadonlyArray<WaitingCall> => [
   ...ownUnknownOf(state),
   ...state.pending.flatMap((call) => call.suspension?.unknown ?? [])
 ]

@@ -11,7 +11,7 @@ import type * as Scope from "effect/Scope"
 import type * as Stream from "effect/Stream"
 import type { Command, Numbered } from "../run/Command.ts"
 import * as Fold from "../run/Fold.ts"
-import { ApprovalRequest, Parent, Question, Reason, type RunEvent, RunStatus } from "../run/RunEvent.ts"
+import { Parent, Question, Reason, type RunEvent, RunStatus, WaitingCall } from "../run/RunEvent.ts"
 import type * as RunState from "../run/RunState.ts"
 
 /** No run of this id is stored. */
@@ -33,7 +33,8 @@ export class RunBusy extends Schema.TaggedError<RunBusy>()("RunBusy", {
 /**
  * The store could not do what it was asked. What was stored before is unharmed. `problem` says what to do; `runId` is
  * empty when it was about no one run, and `seq` is the event that cannot be read, or the first that was not written.
- * `invalid` is the caller's own: an id, the name of an agent or a tag that not every database can keep, or an empty id.
+ * `invalid` is the caller's own: an id, the name of an agent or a tag that not every database can keep, an empty id, or
+ * what is given with an approval and can be of no use.
  */
 export class RunStoreError extends Schema.TaggedError<RunStoreError>()("RunStoreError", {
   runId: Schema.String,
@@ -89,8 +90,8 @@ export const RunSummary = Schema.Struct({
   startedAt: Schema.String,
   updatedAt: Schema.String,
   tags: Schema.optionalKey(Schema.Array(Schema.String)),
-  approvals: Schema.Array(ApprovalRequest),
-  unknown: Schema.Array(ApprovalRequest),
+  approvals: Schema.Array(WaitingCall),
+  unknown: Schema.Array(WaitingCall),
   question: Schema.optionalKey(Question)
 })
 export type RunSummary = typeof RunSummary.Type

@@ -11,7 +11,7 @@ import { ambient } from "../../loop/Ambient.ts"
 import { Probe } from "../../loop/Probe.ts"
 import type { LimitsInput } from "../../run/Limits.ts"
 import type { Message } from "../../run/Message.ts"
-import type { ApprovalRequest } from "../../run/RunEvent.ts"
+import type { WaitingCall } from "../../run/RunEvent.ts"
 import { fromState, isRunExit } from "../../run/RunExit.ts"
 import { load, RunBusy, type RunNotFound, RunStore, type RunStoreError } from "../../store/RunStore.ts"
 import type { Ending } from "./Observation.ts"
@@ -25,7 +25,7 @@ export interface Script {
   /** The limits of the run, over those of the agent. */
   readonly limits?: LimitsInput | undefined
   /** What is decided about a call that waits for approval. Default: it is approved. */
-  readonly decide?: ((call: ApprovalRequest) => Agent.Decision) | undefined
+  readonly decide?: ((call: WaitingCall) => Agent.Decision) | undefined
   /** What is answered to a question of the run. Default: `Go on as you think best.` */
   readonly answer?: ((question: string) => string) | undefined
 }
@@ -53,7 +53,7 @@ const mostDrivers = 200
  */
 const findOut = (
   entries: ReadonlyArray<Witness.Entry>,
-  { callId, runId, tool }: ApprovalRequest,
+  { callId, runId, tool }: WaitingCall,
   telling: ReadonlySet<string>
 ): Agent.Resolution => {
   const own = entries.filter(
