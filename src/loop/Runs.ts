@@ -15,7 +15,7 @@ import type { LiveEvent, Parent } from "../run/RunEvent.ts"
 import * as RunExit from "../run/RunExit.ts"
 import { type RunState, unknownOutcomes } from "../run/RunState.ts"
 import { cancelledAlone } from "../run/Waiting.ts"
-import * as Keepable from "../store/Keepable.ts"
+import * as Names from "../store/Names.ts"
 import {
   type Lease,
   load,
@@ -280,9 +280,7 @@ const finish = Effect.fnUntraced(function* (definition: Definition, run: RunStat
 /** The id that a run is given, if it may have it. That of a sub-agent's run is made of its parent's, and is longer. */
 const givenId = ({ runId }: RunOptions, { parent }: Surroundings) => {
   const refused =
-    runId === undefined || parent !== undefined
-      ? undefined
-      : Keepable.refusedId(runId, Keepable.mostBytes.givenId)
+    runId === undefined || parent !== undefined ? undefined : Names.refusedId(runId, Names.mostBytes.givenId)
   return refused === undefined ? Effect.succeed(runId) : Effect.fail(refused)
 }
 

@@ -6,7 +6,7 @@ import * as Schema from "effect/Schema"
 import * as Limits from "../run/Limits.ts"
 import * as Money from "../run/Money.ts"
 import type { Amounts, AmountsInput, CallClaim, Hold, PoolLimits, Spent, Status } from "./BudgetPool.ts"
-import * as Keepable from "./Keepable.ts"
+import * as Names from "./Names.ts"
 
 /** Nothing of anything. */
 export const nothing: Amounts = { turns: 0, usd: 0, tokens: 0, toolCalls: 0 }
@@ -31,7 +31,7 @@ export const limitsOf = (
   pool: string,
   input: PoolLimits
 ): Result.Result<Limits.Limits, Limits.InvalidLimits> => {
-  const problem = Keepable.problemOf(pool, Keepable.mostBytes.name)
+  const problem = Names.problemOf(pool, Names.mostBytes.name)
   if (problem !== undefined)
     return Result.fail(new Limits.InvalidLimits({ problem: `the name of their pool, ${problem}` }))
   return Limits.fromInput({
@@ -55,7 +55,7 @@ const usage = (turns: number, usd: number, tokens: number): Result.Result<Amount
 
 /** What is claimed under a key, if it can be kept. */
 const under = <A>(key: string, claimed: () => Result.Result<A, Limits.InvalidClaim>) => {
-  const problem = Keepable.problemOf(key, Keepable.mostBytes.key)
+  const problem = Names.problemOf(key, Names.mostBytes.key)
   return problem === undefined ? claimed() : invalid(`its key ${problem}`)
 }
 
