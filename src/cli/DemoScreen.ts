@@ -27,7 +27,7 @@ export const spent = (of: {
     plural(of.turns, "turn"),
     plural(of.toolRuns, "tool run"),
     `${count(of.promptTokens)} tokens in and ${count(of.completionTokens)} out`,
-    cost(of, `$${of.costUsd.toFixed(6)}`),
+    cost(of),
     `${count(Math.round(of.ms))} ms`
   ].join(", ")
 

@@ -8,7 +8,7 @@ import * as Handoff from "../run/Handoff.ts"
 import { countsAsFree } from "../run/HandoffText.ts"
 import type { Resource } from "../run/Limits.ts"
 import { textOf } from "../run/Message.ts"
-import { plain } from "../run/PlainText.ts"
+import { plain, words } from "../run/PlainText.ts"
 import * as RunExit from "../run/RunExit.ts"
 import { isAtLimit, type RunState } from "../run/RunState.ts"
 import * as HandoffScreen from "./HandoffScreen.ts"
@@ -23,9 +23,6 @@ export interface Where {
   /** The run itself, or for a child the run at the top. */
   readonly root: string
 }
-
-/** A status or reason in words. */
-export const words = (name: string): string => name.replaceAll("_", " ")
 
 /** Where a run stands, in words. */
 export const standing = ({
@@ -234,7 +231,7 @@ export const told = (run: RunState, where: Where): string => {
     lines.push(...handedOver(handoff, Number.POSITIVE_INFINITY))
   else if (handoff !== null) lines.push(...handedOver(handoff, mostLines), `In full: ${show(where, run)}`)
   else if (last !== "" && run.reason !== "approval") lines.push(`  it last said: ${plain(last)}`)
-  if (run.unpriced === true) lines.push(`  its cost: ${cost(run, `$${run.costUsd}`)}; ${countsAsFree}`)
+  if (run.unpriced === true) lines.push(`  its cost: ${cost(run)}; ${countsAsFree}`)
   const commands = next(run, where)
   if (commands.length > 0) lines.push("To go on:", ...commands.map((text) => `  ${text}`))
   if (Store.isFleeting(where.store)) lines.push(Store.endsHere)

@@ -86,11 +86,6 @@ const isInPackage = /[\\/]node_modules[\\/]\.bin[\\/]checkrein$/.test(process.ar
 export const self =
   process.env.npm_lifecycle_event === "start" ? "npm start --" : isInPackage ? "npx checkrein" : "checkrein"
 
-/** Whether colours are welcome on stdout: it is a terminal, and `NO_COLOR` is not set. */
-export const stdoutColors: Effect.Effect<boolean> = Effect.sync(
-  () => process.stdout.isTTY === true && (process.env.NO_COLOR ?? "") === ""
-)
-
 /** A text on one line. */
 export const oneLine = (text: string): string => text.trim().replace(/\s*\n\s*/g, " ")
 

@@ -9,7 +9,7 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Stream from "effect/Stream"
 import * as Agent from "../Agent.ts"
-import { prettyInTurn } from "../observe/Pretty.ts"
+import { colorsOn, prettyInTurn } from "../observe/Pretty.ts"
 import { plain } from "../run/PlainText.ts"
 import type { RunEvent } from "../run/RunEvent.ts"
 import { load, RunStore } from "../store/RunStore.ts"
@@ -22,7 +22,7 @@ import * as StoredRun from "./StoredRun.ts"
 
 /** How an event is printed: a line for people, if it is worth one, or the event as it is stored. */
 const printer = Effect.fnUntraced(function* (json: boolean) {
-  const pretty = prettyInTurn({ colors: yield* Output.stdoutColors })
+  const pretty = prettyInTurn({ colors: yield* colorsOn("stdout") })
   return (event: RunEvent) => {
     const text = json ? JSON.stringify(event) : pretty(event)
     return text === undefined ? Effect.void : Output.print(text)

@@ -7,9 +7,8 @@ import * as CliOutput from "effect/cli/CliOutput"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { cost } from "../observe/Pretty.ts"
-import { plain } from "../run/PlainText.ts"
+import { plain, words } from "../run/PlainText.ts"
 import { RunStore, type RunSummary } from "../store/RunStore.ts"
-import { words } from "./Ending.ts"
 import * as Output from "./Output.ts"
 import type * as Flags from "./RunsFlags.ts"
 import * as ShellWords from "./ShellWords.ts"
@@ -43,7 +42,7 @@ const row = (run: RunSummary, now: number): ReadonlyArray<string> => [
   run.reason === undefined ? "" : words(run.reason),
   run.agent,
   String(run.turns),
-  cost(run, `$${run.costUsd.toFixed(6)}`),
+  cost(run),
   age(now - Date.parse(run.updatedAt))
 ]
 

@@ -11,7 +11,7 @@ import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Semaphore from "effect/Semaphore"
 import * as Agent from "../Agent.ts"
-import { prettyInTurn } from "../observe/Pretty.ts"
+import { colorsOn, prettyInTurn } from "../observe/Pretty.ts"
 import * as RunTrace from "../observe/RunTrace.ts"
 import { plain } from "../run/PlainText.ts"
 import { RunBusy, RunStore, type RunSummary } from "../store/RunStore.ts"
@@ -46,7 +46,7 @@ const progress = Layer.effect(
   RunTrace.RunTrace,
   Effect.gen(function* () {
     const console = yield* Console.Console
-    const pretty = prettyInTurn({ colors: yield* RunTrace.stderrColors })
+    const pretty = prettyInTurn({ colors: yield* colorsOn("stderr") })
     return {
       write: (event) => {
         const text = pretty(event)

@@ -8,9 +8,9 @@ import { cost, prettyInTurn } from "../observe/Pretty.ts"
 import type { Command } from "../run/Command.ts"
 import { isVoid } from "../run/Expiry.ts"
 import type { Handoff } from "../run/Handoff.ts"
-import { countsAsFree } from "../run/HandoffText.ts"
+import { countsAsFree, duration } from "../run/HandoffText.ts"
 import { callsOf, type Message, textOf } from "../run/Message.ts"
-import { plain } from "../run/PlainText.ts"
+import { dollars, plain, words } from "../run/PlainText.ts"
 import type { RunEvent } from "../run/RunEvent.ts"
 import * as RunExit from "../run/RunExit.ts"
 import * as RunState from "../run/RunState.ts"
@@ -23,11 +23,6 @@ import type * as Flags from "./RunsFlags.ts"
 import { age } from "./RunsList.ts"
 import * as StoredRun from "./StoredRun.ts"
 
-const seconds = (ms: number): string =>
-  ms < 1000 ? `${Math.round(ms)} ms` : `${Number((ms / 1000).toFixed(1))} s`
-
-const dollars = (usd: number): string => `$${Number(usd.toFixed(6))}`
-
 /** What was used of each limit; what has neither a limit nor any use is left out. */
 const spent = (state: RunState.RunState): ReadonlyArray<string> => {
   const { limits } = state
@@ -37,13 +32,13 @@ const spent = (state: RunState.RunState): ReadonlyArray<string> => {
     ["money", used.usd, limits.usd, limits.reserve?.usd, dollars],
     ["tokens", used.tokens, limits.tokens, limits.reserve?.tokens, String],
     ["tool calls", used.toolCalls, limits.toolCalls, limits.reserve?.toolCalls, String],
-    ["time", used.timeMs, limits.timeMs, limits.reserve?.timeMs, seconds]
+    ["time", used.timeMs, limits.timeMs, limits.reserve?.timeMs, duration]
   ] as const
   return rows.map(([name, amount, limit, reserve, show]) => {
     const of = limit === undefined ? "" : ` of ${show(limit)}`
     const kept = reserve === undefined ? "" : `, ${show(reserve)} of it kept for a handoff`
     const isUnpriced = name === "money" && state.unpriced === true
-    const shown = isUnpriced && limit === undefined ? cost(state, show(amount)) : show(amount)
+    const shown = isUnpriced && limit === undefined ? cost({ costUsd: amount, unpriced: true }) : show(amount)
     const free = isUnpriced ? `; ${countsAsFree}` : ""
     return `  ${name.padEnd(10)}  ${shown}${of}${kept}${free}`
   })
@@ -131,7 +126,7 @@ const decisions = (said: Iterable<Said>): ReadonlyArray<string> =>
         ? command.decision
         : command.type === "answer"
           ? "answered"
-          : Ending.words(command.outcome)
+          : words(command.outcome)
     const until =
       command.type === "decide" && command.expires !== undefined ? ` until ${plain(command.expires)}` : ""
     return `  call ${plain(command.callId)}: ${what}${by}${until}; it counts when the run is resumed`

@@ -7,6 +7,7 @@ import * as Console from "effect/Console"
 import * as Effect from "effect/Effect"
 import type * as Catalogue from "../demo/Catalogue.ts"
 import * as Demo from "../demo/Demo.ts"
+import { colorsOn } from "../observe/Pretty.ts"
 import * as RunTrace from "../observe/RunTrace.ts"
 import { plain } from "../run/PlainText.ts"
 import { load } from "../store/RunStore.ts"
@@ -75,7 +76,7 @@ const watching = (colors: boolean) =>
   })
 
 const shown = Effect.fnUntraced(function* ({ options, scenario, title, why }: Stop, store: string) {
-  const colors = yield* Output.stdoutColors
+  const colors = yield* colorsOn("stdout")
   yield* Output.print(`\n${colors ? `\u001b[1m${title}\u001b[0m` : title}\n   ${why}`)
   const { runId } = yield* Demo.run(scenario, options).pipe(
     Effect.provideServiceEffect(RunTrace.RunTrace, watching(colors))

@@ -1,7 +1,8 @@
 /**
  * Events for people: one short line each, for a terminal.
  */
-import { plain } from "../run/PlainText.ts"
+import * as Effect from "effect/Effect"
+import * as PlainText from "../run/PlainText.ts"
 import type { LiveEvent, Of } from "../run/RunEvent.ts"
 
 /** How lines look. */
@@ -53,14 +54,27 @@ const line = (
   return text === undefined ? undefined : "  ".repeat(depth(event.runId)) + text
 }
 
-/**
- * What a run has cost, in words that claim no more than is known: `shown` is `costUsd` as it is written there, beside
- * which a turn of unknown price may have cost anything.
- */
-export const cost = (
-  { costUsd, unpriced }: { readonly costUsd: number; readonly unpriced?: boolean | undefined },
-  shown: string
-): string => (unpriced !== true ? shown : costUsd === 0 ? "not priced" : `${shown} + unpriced`)
+/** What a run has cost, in words that claim no more than is known: a turn of unknown price may have cost anything. */
+export const cost = ({
+  costUsd,
+  unpriced
+}: {
+  readonly costUsd: number
+  readonly unpriced?: boolean | undefined
+}): string =>
+  unpriced !== true
+    ? PlainText.dollars(costUsd)
+    : costUsd === 0
+      ? "not priced"
+      : `${PlainText.dollars(costUsd)} + unpriced`
+
+/** Whether colours are welcome on a stream of this process: it is a terminal, and `NO_COLOR` is not set. */
+export const colorsOn = (stream: "stdout" | "stderr"): Effect.Effect<boolean> =>
+  Effect.sync(() => {
+    // Not through `Config`: this module is on the way of every import of the library, and that one takes 35 ms to load.
+    const process = globalThis.process
+    return (process?.env?.NO_COLOR ?? "") === "" && process?.[stream]?.isTTY === true
+  })
 
 type Colour = "bold" | "dim" | "red" | "green" | "yellow" | "cyan"
 type Paint = (colour: Colour, text: string) => string
@@ -90,7 +104,7 @@ const render = (event: LiveEvent, paint: Paint, width: number, unpriced: boolean
       const { completionTokens, promptTokens } = event.usage
       const tokens = `${count(promptTokens)} + ${count(completionTokens)} tokens`
       const finish = usual.has(event.finish) ? "" : `  ${paint("yellow", clean(event.finish))}`
-      const spent = usd(event.totalUsd, unpriced)
+      const spent = cost({ costUsd: event.totalUsd, unpriced })
       return `  ${paint("cyan", `turn ${event.turn}`)}  ${paint("dim", `${tokens}  ${spent}`)}${finish}`
     }
     case "turn_failed": {
@@ -161,7 +175,7 @@ const stopped = (event: Of<"run_stopped">, paint: Paint, width: number, unpriced
   const colour = event.status === "completed" ? "green" : event.status === "failed" ? "red" : "yellow"
   const end = paint(colour, `■ ${words(event.status)}: ${words(event.reason)}`)
   const turns = `${event.turns} ${event.turns === 1 ? "turn" : "turns"}`
-  const spent = paint("dim", `${turns}  ${usd(event.costUsd, unpriced)}`)
+  const spent = paint("dim", `${turns}  ${cost({ costUsd: event.costUsd, unpriced })}`)
   const detail = event.status === "completed" ? "" : `  ${shorten(event.detail, width)}`
   const alive = event.operations?.length ?? 0
   const goOn =
@@ -183,16 +197,12 @@ const depth = (runId: string): number => Math.min(runId.split("/").length - 1, 4
 // Names and ids: a model can make up long ones.
 const clean = (name: string): string => shorten(name, 64)
 
-const words = (name: string): string => clean(name).replaceAll("_", " ")
+const words = (name: string): string => PlainText.words(clean(name))
 
 const count = (tokens: number): string =>
   tokens < 10_000 ? String(tokens) : `${(tokens / 1000).toFixed(1)}k`
 
 const amount = (value: number): string => String(Number(value.toFixed(6)))
-
-// Six digits after the point, which shows a single cheap turn, and no zeros after the cents.
-const usd = (costUsd: number, unpriced: boolean): string =>
-  cost({ costUsd, unpriced }, `$${costUsd.toFixed(6).replace(/(\.\d\d\d*?)0+$/, "$1")}`)
 
 const duration = (ms: number): string => {
   if (ms < 1000) return `${Math.round(ms)} ms`
@@ -203,7 +213,7 @@ const duration = (ms: number): string => {
 
 const shorten = (text: string, width: number): string => {
   // Cut first, so that a long result costs no more than a short one; and cut between characters, not inside of one.
-  const head = plain(text.slice(0, width * 2)).trim()
+  const head = PlainText.plain(text.slice(0, width * 2)).trim()
   if (head.length <= width && text.length <= width * 2) return head
   const cut = head.slice(0, width - 1)
   return `${/[\ud800-\udbff]$/.test(cut) ? cut.slice(0, -1) : cut}…`

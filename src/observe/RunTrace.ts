@@ -12,7 +12,7 @@ import * as Exit from "effect/Exit"
 import type * as FileSystem from "effect/FileSystem"
 import * as Layer from "effect/Layer"
 import type { LiveEvent } from "../run/RunEvent.ts"
-import { type PrettyOptions, prettyInTurn } from "./Pretty.ts"
+import { colorsOn, type PrettyOptions, prettyInTurn } from "./Pretty.ts"
 import { type LineOptions, line } from "./TraceLine.ts"
 
 export { type PrettyOptions, pretty } from "./Pretty.ts"
@@ -201,11 +201,7 @@ export const layerConsole = (options: PrettyOptions = {}): Layer.Layer<never> =>
  * const shown = Effect.map(RunTrace.stderrColors, (colors) => RunTrace.pretty(event, { colors }))
  * ```
  */
-export const stderrColors: Effect.Effect<boolean> = Effect.sync(() => {
-  // Not through `Config`: this module is on the way of every import of the library, and that one takes 35 ms to load.
-  const process = globalThis.process
-  return (process?.env?.NO_COLOR ?? "") === "" && process?.stderr?.isTTY === true
-})
+export const stderrColors: Effect.Effect<boolean> = colorsOn("stderr")
 
 /**
  * Several traces at once. Merging the layers would not do: there is one sink in force, and the last would win.

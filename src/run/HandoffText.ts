@@ -6,7 +6,7 @@
  */
 
 import type * as Handoff from "./Handoff.ts"
-import { plain } from "./PlainText.ts"
+import { dollars, plain, words } from "./PlainText.ts"
 import { isAtLimit } from "./RunState.ts"
 
 const titles = [
@@ -156,9 +156,8 @@ const children: Record<Handoff.Child["standing"], string> = {
 /** What is said of the money that a run has used whose model has no known price. */
 export const countsAsFree = "the price of a model is not known, and it counts as free"
 
-const dollars = (usd: number): string => `$${Number(usd.toFixed(6))}`
-
-const duration = (ms: number): string =>
+/** A time, of which nobody wants to know more than tenths of seconds. */
+export const duration = (ms: number): string =>
   ms < 1000 ? `${Math.round(ms)} ms` : `${Number((ms / 1000).toFixed(1))} s`
 
 const spend = ({
@@ -255,8 +254,6 @@ export const sections = (handoff: Handoff.Handoff): ReadonlyArray<Section> => {
     lines[name].length === 0 ? [] : [{ name, title, lines: lines[name] }]
   )
 }
-
-const words = (name: string): string => name.replaceAll("_", " ")
 
 const standing = (handoff: Handoff.Handoff): string => {
   const { detail = "", reason, status, stoppedAt } = handoff

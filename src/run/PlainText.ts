@@ -5,3 +5,9 @@ const unsafe = /[\p{Cc}\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]+/gu
 
 /** The text on one line, with nothing in it that moves a cursor or turns text around. */
 export const plain = (text: string): string => text.replace(unsafe, " ")
+
+/** The name of a status, a reason or a resource, in words. */
+export const words = (name: string): string => name.replaceAll("_", " ")
+
+/** An amount of USD: six digits after the point, which shows a single cheap turn, and no zeros after the cents. */
+export const dollars = (usd: number): string => `$${usd.toFixed(6).replace(/(\.\d\d\d*?)0+$/, "$1")}`

@@ -73,7 +73,7 @@ describe("checkrein runs list", () => {
     })
     const [, ...rows] = (await command("list")).stdout.split("\n")
     expect(rows.map((row) => row.split(/ {2,}/).at(-2))).toEqual([
-      "$0.000000",
+      "$0.00",
       "$0.000123 + unpriced",
       "not priced"
     ])

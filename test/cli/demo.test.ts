@@ -53,7 +53,22 @@ describe("checkrein demo", () => {
     const ended = await demo("plan")
     expect(ended.stderr).toContain("→ read_file")
     expect(ended.stdout).toContain("ending   completed (answered)")
-    expect(ended.stdout).toContain("3 turns, 2 tool runs, 815 tokens in and 70 out, $0.002470")
+    expect(ended.stdout).toContain("3 turns, 2 tool runs, 815 tokens in and 70 out, $0.00247,")
+  })
+
+  it("says the same cost of a run while it runs, at its end, in the list and on its own screen", async () => {
+    const ended = await demo("destructive")
+    const runId = /runs approve (\S+)/.exec(ended.stdout)?.[1] ?? ""
+    const at = (command: string, ...ids: ReadonlyArray<string>) =>
+      cli("runs", command, ...ids, "--store", path("runs.db"))
+    const [listed, shown] = [await at("list"), await at("show", runId)]
+    const said = [
+      /■ interrupted: approval {2}2 turns {2}(\S+)/.exec(ended.stderr),
+      / used .* out, ([^,]+),/.exec(ended.stdout),
+      new RegExp(`^${runId} .* 2 +(\\$\\S+)`, "m").exec(listed.stdout),
+      /^ {2}money +(\S+)/m.exec(shown.stdout)
+    ]
+    expect(said.map((found) => found?.[1])).toEqual(Array(4).fill("$0.00157"))
   })
 
   it("says how a run that stopped short goes on, and that works", async () => {
@@ -217,7 +232,7 @@ describe("what a task has used", () => {
 
   it("is not called free where the price of the model is not known", () => {
     const counts = "1 turn, 0 tool runs, 1,200 tokens in and 7 out"
-    expect(spent(used)).toBe(`${counts}, $0.000000, 3 ms`)
+    expect(spent(used)).toBe(`${counts}, $0.00, 3 ms`)
     expect(spent({ ...used, unpriced: true })).toBe(`${counts}, not priced, 3 ms`)
   })
 })

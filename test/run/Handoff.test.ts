@@ -556,7 +556,7 @@ describe("what was used", () => {
     expect(text(...bodies)).toContain(
       [
         "- turns: 1 of 4 (1 kept for a handoff)",
-        "- money: $0.001 of $0.5",
+        "- money: $0.001 of $0.50",
         "- tokens: 110, no limit",
         "- tool calls: 1 of 12 (2 kept for a handoff)",
         "- time: 90.5 s of 600 s (30 s kept for a handoff)"
