@@ -228,7 +228,7 @@ export const resume = <A, E, R>(
   agent: Agent<A, E, R>,
   runId: string,
   options: Runs.ResumeOptions = {}
-): Effect.Effect<Completed<A>, Failure<E> | RunNotFound, R | RunStore> =>
+): Effect.Effect<Completed<A>, Failure<E>, R | RunStore> =>
   typed<A, E, R>(Runs.resume(definitionOf(agent), runId, options, Runs.alone))
 
 /**
@@ -354,9 +354,8 @@ const typed = <A, E, R>(
 export const outcome = <A, E, R>(
   self: Effect.Effect<Completed<A>, E, R>
 ): Effect.Effect<Completed<A> | Extract<E, RunExit>, Exclude<E, RunExit>, R> =>
-  Effect.matchEffect(self, {
-    onFailure: (error) => (isExit(error) ? Effect.succeed(error) : Effect.fail(error as Exclude<E, RunExit>)),
-    onSuccess: (completed) => Effect.succeed(completed)
-  })
+  Effect.catch(self, (error) =>
+    isExit(error) ? Effect.succeed(error) : Effect.fail(error as Exclude<E, RunExit>)
+  )
 
 const isExit = <E>(error: E): error is Extract<E, RunExit> => isRunExit(error)

@@ -10,7 +10,7 @@ import * as Nesting from "./loop/Nesting.ts"
 import * as Words from "./loop/Words.ts"
 import type { Command, Decide, Numbered } from "./run/Command.ts"
 import { isVoid } from "./run/Expiry.ts"
-import { type RunNotFound, RunStore, type RunStoreError } from "./store/RunStore.ts"
+import { type RunNotFound, RunStore, RunStoreError } from "./store/RunStore.ts"
 
 /** What a person decides about a call. */
 export type Decision =
@@ -51,10 +51,7 @@ export const reject = (reason?: string): Decision => ({
   ...(reason === undefined ? undefined : { reason })
 })
 
-/**
- * The call does not wait for this: it was decided already, it has other arguments by now, or there is no such call; or
- * the arguments given with an approval are nested deeper than a call's may be, or it would expire at once.
- */
+/** The call does not wait for this: it was decided already, it has other arguments by now, or there is no such call. */
 export class CallNotPending extends Schema.TaggedError<CallNotPending>()("CallNotPending", {
   runId: Schema.String,
   callId: Schema.String,
@@ -157,7 +154,8 @@ const expiryOf = Effect.fnUntraced(function* (
 /**
  * Records a decision about a call that waits for one; the run is resumed separately. A decision is used once, however
  * many people decide, be it at the same moment: the first counts, and whoever comes later is told so with
- * `CallNotPending`. An approval that has expired before the call starts counts for nothing, and the call waits again.
+ * `CallNotPending`. An approval that has expired before the call starts counts for nothing, and the call waits again; one
+ * that would expire at once, and arguments nested deeper than a call's may be, are refused (`RunStoreError`, `invalid`).
  * The cost does not depend on the length of the run.
  *
  * @example
@@ -184,6 +182,7 @@ export const decide = (
   Effect.gen(function* () {
     const { argsDigest, inbox } = yield* waiting(call, "decide")
     const { callId, runId } = call
+    const invalid = (problem: string) => new RunStoreError({ runId, kind: "invalid", problem })
     const record = (said: Pick<Decide, "decision" | "args" | "expires" | "reason">) =>
       say(runId, inbox, { type: "decide", callId, argsDigest, ...said, ...options }, argsDigest)
     if (decision._tag === "Reject") {
@@ -192,16 +191,9 @@ export const decide = (
     }
     const { args, expires } = decision
     if (args !== undefined && Nesting.isTooDeep(args)) {
-      const problem = `the arguments given with the approval are ${Nesting.tooDeep}`
-      return yield* new CallNotPending({ runId, callId, problem })
+      return yield* invalid(`the arguments given with the approval are ${Nesting.tooDeep}`)
     }
-    const until =
-      expires === undefined
-        ? undefined
-        : yield* Effect.mapError(
-            expiryOf(expires),
-            (problem) => new CallNotPending({ runId, callId, problem })
-          )
+    const until = expires === undefined ? undefined : yield* Effect.mapError(expiryOf(expires), invalid)
     yield* record({ decision: "approved", ...(args === undefined ? undefined : { args }), ...until })
   })
 

@@ -271,9 +271,11 @@ describe("an approval that expires", () => {
     yield* run(world)
     for (const expires of [0, -1, Number.NaN]) {
       const refused = yield* Effect.flip(decide("c", Agent.approve({ expires })))
+      expect(refused).toMatchObject({ _tag: "RunStoreError", kind: "invalid" })
       expect(refused.message).toContain("expires at once")
     }
     const misspelt = yield* Effect.flip(decide("c", Agent.approve({ expires: "1h" as Duration.Input })))
+    expect(misspelt).toMatchObject({ _tag: "RunStoreError", kind: "invalid" })
     expect(misspelt.message).toContain(`"1h" is no duration`)
     const store = yield* RunStore.RunStore
     expect(yield* store.inbox("r", 0)).toEqual([])

@@ -98,7 +98,7 @@ describe("arguments that are nested deep", () => {
       const { agent, asked } = yield* approving()
       const given = Agent.approve({ args: JSON.parse(lists(depth)) })
       const error = yield* Effect.flip(Agent.decide(asked, given))
-      expect(error).toBeInstanceOf(Agent.CallNotPending)
+      expect(error).toMatchObject({ _tag: "RunStoreError", kind: "invalid" })
       expect(error.message).toContain("nested more than 256 levels deep")
       yield* Agent.decide(asked, Agent.approve())
       expectTag((yield* finish(Agent.resume(agent, "r"))).exit, "Completed")
