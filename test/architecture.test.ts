@@ -71,7 +71,7 @@ const seams = [
   "provider/RequestParams.ts",
   "provider/Tokens.ts",
   "store/BudgetPool.ts",
-  "store/Keepable.ts",
+  "store/Names.ts",
   "store/RunStore.ts",
   "store/TimeLimit.ts"
 ]
