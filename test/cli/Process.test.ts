@@ -1,7 +1,6 @@
 import { existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { setTimeout } from "node:timers/promises"
-import { fileURLToPath } from "node:url"
 import { describe, expect, it } from "vitest"
 import {
   agentModule,
@@ -144,8 +143,8 @@ describe("a stderr that nobody reads", () => {
 
 describe("an agent module that ends the process", () => {
   const imports = `
-    import { Effect, Layer, Schema } from "effect"
-    import { Tool, Toolkit } from "effect/ai"
+    import { Effect, Layer, Schema } from ${JSON.stringify(import.meta.resolve("effect"))}
+    import { Tool, Toolkit } from ${JSON.stringify(import.meta.resolve("effect/ai"))}
     import * as Agent from ${JSON.stringify(new URL("../../src/Agent.ts", import.meta.url).href)}
     import * as Scripted from ${JSON.stringify(new URL("../../src/provider/Scripted.ts", import.meta.url).href)}
     const toolkit = Toolkit.make(Tool.make("work", { success: Schema.String }))
@@ -154,16 +153,9 @@ describe("an agent module that ends the process", () => {
     const usage = { promptTokens: 10, completionTokens: 5 }
     const layerOf = (work) => Layer.merge(toolkit.toLayer({ work: () => work }), Scripted.layer(script, { usage }))`
   const leaver = (name: string, code: string): ReadonlyArray<string> => {
-    const file = path("modules", `${name}.mjs`)
-    mkdirSync(path("modules"), { recursive: true })
-    symlinkModules()
+    const file = path(`${name}.mjs`)
     writeFileSync(file, `${imports}\n${code}`)
     return ["run", "--agent", file, ...store]
-  }
-  const symlinkModules = () => {
-    const there = path("modules", "node_modules")
-    const modules = fileURLToPath(new URL("../../node_modules", import.meta.url))
-    if (!existsSync(there)) symlinkSync(modules, there)
   }
   const waits = 'Effect.andThen(Effect.sync(() => console.error("at work")), Effect.never)'
   const said = /^checkrein: ended by a call of process\.exit/m
