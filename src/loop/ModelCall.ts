@@ -53,6 +53,9 @@ export const converse = (job: Job, messages: ReadonlyArray<Message>): Conversati
 interface Claimed extends PoolClaims.Claim {
   readonly turn: number
   readonly attempt: number
+  readonly purpose: Limits.Purpose
+  /** What the model is told with it, if anything. */
+  readonly note: string | undefined
 }
 
 interface Options {
@@ -170,8 +173,7 @@ const send = Effect.fnUntraced(function* (
   job: Job,
   journal: Journal,
   conversation: Conversation,
-  { attempt, turn }: Claimed,
-  purpose: Limits.Purpose
+  { attempt, purpose, turn }: Claimed
 ) {
   const prompt = conversation.mirror.of(journal.state().messages)
   const startedMs = journal.nowMs()
@@ -260,11 +262,9 @@ const claimAndSend = Effect.fnUntraced(function* (
   job: Job,
   journal: Journal,
   conversation: Conversation,
-  one: Claimed,
-  note: string | undefined,
-  purpose: Limits.Purpose
+  one: Claimed
 ) {
-  const { attempt, estimate, key, turn } = one
+  const { attempt, estimate, key, note, purpose, turn } = one
   yield* journal.commit({
     type: "turn_started",
     turn,
@@ -274,7 +274,7 @@ const claimAndSend = Effect.fnUntraced(function* (
     ...(job.pool === undefined ? undefined : { pool: job.pool.pool, key }),
     ...(note === undefined ? undefined : { note })
   })
-  return yield* send(job, journal, conversation, one, purpose)
+  return yield* send(job, journal, conversation, one)
 })
 
 /**
@@ -285,16 +285,15 @@ const fromPool = Effect.fnUntraced(function* (
   job: Job,
   journal: Journal,
   one: Claimed,
-  purpose: Limits.Purpose,
   attempt: ReturnType<typeof claimAndSend>
 ) {
   // A pool may take its time, or never answer: what the run knows by now is stored before it is asked for anything.
   yield* journal.commit()
   const { seq } = journal.state()
   const before = RunState.totals(journal.state())
-  const short = yield* PoolClaims.turn(job, journal.state(), one, purpose)
+  const short = yield* PoolClaims.turn(job, journal.state(), one, one.purpose)
   if (short !== undefined) {
-    const handsOff = purpose === "investigate" && (yield* PoolClaims.keeps(job, one.runId, short))
+    const handsOff = one.purpose === "investigate" && (yield* PoolClaims.keeps(job, one.runId, short))
     if (handsOff) yield* journal.commit({ type: "handoff", exhausted: short })
     const refused: Came = { ending: handsOff ? undefined : outOf(short) }
     return refused
@@ -358,9 +357,10 @@ export const ask = Effect.fnUntraced(function* (
       return undefined
     }
     const { runId, turns } = before
-    const one = { runId, key: PoolClaims.keyOf(before), turn: turns + 1, attempt, estimate: claim.success }
-    const tried = claimAndSend(job, journal, conversation, one, note, purpose)
-    const came = yield* job.pool === undefined ? tried : fromPool(job, journal, one, purpose, tried)
+    const key = PoolClaims.keyOf(before)
+    const one = { runId, key, turn: turns + 1, attempt, estimate: claim.success, purpose, note }
+    const tried = claimAndSend(job, journal, conversation, one)
+    const came = yield* job.pool === undefined ? tried : fromPool(job, journal, one, tried)
     if (came.againInMs === undefined) return came.ending
     yield* Drain.sleep(came.againInMs)
     if (Drain.isRequested(yield* Drain.Drain)) return undefined
