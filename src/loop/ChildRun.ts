@@ -39,8 +39,6 @@ export interface Allowance {
 /** What the call of a parent run offers to a child run. */
 export interface ChildLink {
   readonly allowance: Allowance
-  /** What the child had used when this call was started. */
-  readonly before: ChildUse
   /** Tells what the child has used so far. */
   readonly charge: (use: ChildUse) => void
 }

@@ -7,6 +7,8 @@ import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Predicate from "effect/Predicate"
 import * as Semaphore from "effect/Semaphore"
+import * as Metrics from "../observe/Metrics.ts"
+import * as RunTrace from "../observe/RunTrace.ts"
 import { apply } from "../run/Apply.ts"
 import { empty, snapshot } from "../run/Draft.ts"
 import { type Body, type Ephemeral, type LiveEvent, type RunEvent, versionOf } from "../run/RunEvent.ts"
@@ -96,16 +98,33 @@ const needsPower = (body: Body, before: RunState.RunState): boolean => {
   }
 }
 
-/**
- * Takes up the pen for a run: a new one without `from`, or one whose stored state `from` is. Every stored event is handed
- * to the listeners once it is safe.
- */
-export const make = Effect.fnUntraced(function* (
-  runId: string,
-  from: RunState.RunState | undefined,
-  lease: Lease,
-  listeners: ReadonlyArray<(event: LiveEvent) => void>
-) {
+/** Hears of a run's events, each with the state that the run has got to. */
+export type Watcher = (event: LiveEvent, run: RunState.RunState) => void
+
+/** The run for which somebody takes up the pen. */
+export interface Options {
+  readonly runId: string
+  readonly agent: string
+  /** Its stored state; a new run has none. */
+  readonly from?: RunState.RunState | undefined
+  readonly lease: Lease
+  readonly watcher?: Watcher | undefined
+}
+
+/** Whoever has to hear of a run's events, whoever writes them: the metrics, the trace and whoever watches. */
+const listenersOf = Effect.fnUntraced(function* ({ agent, watcher }: Options) {
+  const trace = yield* RunTrace.RunTrace
+  const context = yield* Effect.context<never>()
+  const listeners: Array<Watcher> = [(event) => Metrics.record(event, agent, context)]
+  if (trace !== RunTrace.none) listeners.push((event) => trace.write(event))
+  if (watcher !== undefined) listeners.push(watcher)
+  return listeners
+})
+
+/** Takes up the pen for a run. Every stored event is handed to the listeners once it is safe. */
+export const make = Effect.fnUntraced(function* (options: Options) {
+  const { from, lease, runId } = options
+  const listeners = yield* listenersOf(options)
   const store = yield* RunStore
   const clock = yield* Clock.Clock
   const semaphore = yield* Semaphore.make(1)
@@ -148,7 +167,7 @@ export const make = Effect.fnUntraced(function* (
   const publish = (event: LiveEvent): void => {
     for (const listener of listeners) {
       try {
-        listener(event)
+        listener(event, draft)
       } catch (error) {
         listenerFailure ??= error
       }
@@ -219,5 +238,20 @@ export const make = Effect.fnUntraced(function* (
     commit,
     publish
   }
+  return journal
+})
+
+/**
+ * Takes up the pen for a stored run that nobody drives, to write down what has become of it (`news`) or how it ends: it is
+ * as if it had been resumed, with nothing new said to it. All this is staged, not stored.
+ */
+export const retake = Effect.fnUntraced(function* (
+  from: RunState.RunState,
+  lease: Lease,
+  news: ReadonlyArray<Body> = []
+) {
+  const { agent, inbox, runId } = from
+  const journal = yield* make({ runId, agent, from, lease })
+  journal.stage({ type: "run_resumed", inbox, messages: [] }, ...news)
   return journal
 })

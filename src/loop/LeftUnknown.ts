@@ -11,7 +11,6 @@ import { doubt, ownUnknownOf, stoppedWith } from "../run/Waiting.ts"
 import { load, type RunBusy, type RunNotFound, RunStore, type RunStoreError } from "../store/RunStore.ts"
 import * as Inbox from "./Inbox.ts"
 import * as Journal from "./Journal.ts"
-import * as Listeners from "./Listeners.ts"
 import { ifStored } from "./Orphans.ts"
 import * as RunEnd from "./RunEnd.ts"
 
@@ -49,8 +48,7 @@ const informed = Effect.fnUntraced(function* (runId: string) {
   const ending = endingOf(state)
   const commands = yield* resolutions(state)
   if (ending === undefined || commands.length === 0) return state
-  const journal = yield* Journal.make(runId, state, lease, yield* Listeners.of(state.agent, undefined))
-  journal.stage({ type: "run_resumed", inbox: state.inbox, messages: [] })
+  const journal = yield* Journal.retake(state, lease)
   Inbox.takeIn(journal, commands, new Map())
   const waits = RunState.unknownOutcomes(journal.state()).length > 0
   const { parent } = state

@@ -15,8 +15,6 @@ import { load, type RunBusy, type RunNotFound, RunStore, type RunStoreError } fr
 import { useOf } from "./ChildRun.ts"
 import type { Job } from "./Job.ts"
 import * as Journal from "./Journal.ts"
-import * as LastAttempt from "./LastAttempt.ts"
-import * as Listeners from "./Listeners.ts"
 import * as PoolClaims from "./PoolClaims.ts"
 import * as Words from "./Words.ts"
 
@@ -47,11 +45,11 @@ const closed = (
     const lease = yield* store.lease(runId)
     const { events, state } = yield* load(runId)
     if (state.status !== "running") return state
-    yield* PoolClaims.settleAgain(job, LastAttempt.of(events))
+    yield* PoolClaims.settleAgain(job, PoolClaims.lastOf(events))
     const news = yield* unheard(job, state)
     if (news.length === 0 && state.claim === undefined) return state
-    const journal = yield* Journal.make(runId, state, lease, yield* Listeners.of(state.agent, undefined))
-    yield* journal.commit({ type: "run_resumed", inbox: state.inbox, messages: [] }, ...news)
+    const journal = yield* Journal.retake(state, lease, news)
+    yield* journal.commit()
     return journal.state()
   }).pipe(Effect.scoped)
 

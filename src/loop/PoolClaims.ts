@@ -6,12 +6,11 @@ import type * as Scope from "effect/Scope"
 import * as Exhaustion from "../run/Exhaustion.ts"
 import type * as Limits from "../run/Limits.ts"
 import * as Money from "../run/Money.ts"
-import type { Estimate } from "../run/RunEvent.ts"
+import type { Estimate, RunEvent } from "../run/RunEvent.ts"
 import type { PendingCall, RunState } from "../run/RunState.ts"
 import type { BudgetPool, BudgetPoolError, Spent } from "../store/BudgetPool.ts"
 import { RunStoreError } from "../store/RunStore.ts"
 import type { Job } from "./Job.ts"
-import type { LastAttempt } from "./LastAttempt.ts"
 
 /** A model call that is claimed, under the key by which a pool knows it. */
 export interface Claim {
@@ -32,8 +31,7 @@ const nameOf = ({ runId, startedAt }: RunState): string => `${runId} ${startedAt
 export const keyOf = (run: RunState): string => `${nameOf(run)} model call ${run.seq}`
 
 /** The key of a model call whose journal does not say it: all had such a key before it was written down. */
-export const oldKeyOf = ({ runId, seq }: Pick<RunState, "runId" | "seq">): string =>
-  `${runId} model call ${seq}`
+const oldKeyOf = ({ runId, seq }: Pick<RunState, "runId" | "seq">): string => `${runId} model call ${seq}`
 
 /** What a model call counts for that has not come back, or never will. */
 const expected = ({ costUsd, usage }: Estimate) => ({ usd: costUsd, tokens: Money.tokensOf(usage) })
@@ -99,10 +97,36 @@ export const settle = (
   )
 }
 
+/** What a run's last model call has used, as its journal says. */
+export interface LastAttempt {
+  readonly claim: Claim
+  /** The budget that it was claimed from; `undefined` if there was none, or its journal is of a time before that was said. */
+  readonly pool: string | undefined
+  /** `undefined` for one that never came back. */
+  readonly spent: Omit<Spent, "key"> | undefined
+}
+
+/** The last model call of a journal, if it has any. */
+export const lastOf = (events: ReadonlyArray<RunEvent>): LastAttempt | undefined => {
+  let spent: LastAttempt["spent"]
+  for (let index = events.length - 1; index >= 0; index--) {
+    const event = events[index]
+    if (event?.type === "turn_started") {
+      const { estimate, key = oldKeyOf(event), pool, runId } = event
+      return { claim: { runId, key, estimate }, pool, spent }
+    }
+    if (event?.type !== "turn" && event?.type !== "turn_failed") continue
+    const { costUsd, type, usage } = event
+    spent = { usd: costUsd, tokens: Money.tokensOf(usage ?? Money.noUsage), turns: type === "turn" ? 1 : 0 }
+  }
+  return undefined
+}
+
 /**
- * Settles the last attempt of a run whose driver is gone: by what the run says, and at its estimate if nothing of it ever
- * came back. If it was settled before this counts nothing, and so it does if it was claimed from another budget: a
- * sub-agent may have one of its own, which is told when that is taken up.
+ * Settles the last attempt of a run whose driver is gone: it may have died between writing down what that used and telling
+ * it to the budget. By what the run says, and at its estimate if nothing of it ever came back. If it was settled before
+ * this counts nothing, and so it does if it was claimed from another budget: a sub-agent may have one of its own, which
+ * is told when that is taken up.
  */
 export const settleAgain = (
   job: Pick<Job, "pool">,

@@ -22,8 +22,6 @@ import {
 } from "../store/RunStore.ts"
 import * as Inbox from "./Inbox.ts"
 import * as Journal from "./Journal.ts"
-import * as LastAttempt from "./LastAttempt.ts"
-import * as Listeners from "./Listeners.ts"
 import { ifStored, told, untold } from "./Orphans.ts"
 import * as PoolClaims from "./PoolClaims.ts"
 
@@ -46,10 +44,8 @@ const stopped = (
 // --- a run that nobody drives ---------------------------------------------------------------------------------------
 
 const endUndriven = Effect.fnUntraced(function* (state: RunState.RunState, ending: Ending, lease: Lease) {
-  const { agent, inbox, runId } = state
-  const news = yield* told(state, (childId) => endedBelow(childId, stoppedWith(runId)))
-  const journal = yield* Journal.make(runId, state, lease, yield* Listeners.of(agent, undefined))
-  journal.stage({ type: "run_resumed", inbox, messages: [] }, ...news)
+  const news = yield* told(state, (childId) => endedBelow(childId, stoppedWith(state.runId)))
+  const journal = yield* Journal.retake(state, lease, news)
   yield* journal.commit(stopped(journal, ending, []))
   return journal.state()
 })
@@ -71,7 +67,7 @@ export const ended: (
     }
     const pool = Option.getOrUndefined(yield* Effect.serviceOption(BudgetPool))
     // If the pool cannot be told now it is told when the run is taken up again.
-    yield* Effect.ignore(PoolClaims.settleAgain({ pool }, LastAttempt.of(events)), { log: "Warn" })
+    yield* Effect.ignore(PoolClaims.settleAgain({ pool }, PoolClaims.lastOf(events)), { log: "Warn" })
     return yield* endUndriven(state, Inbox.cancelledFor(reason), lease)
   },
   Effect.scoped

@@ -11,7 +11,7 @@ import { CapsOutput } from "../provider/RequestParams.ts"
 import { fromInput, type Limits, type LimitsInput, override } from "../run/Limits.ts"
 import { toInput } from "../run/LimitsInput.ts"
 import type { Message } from "../run/Message.ts"
-import type { LiveEvent, Parent } from "../run/RunEvent.ts"
+import type { Parent } from "../run/RunEvent.ts"
 import * as RunExit from "../run/RunExit.ts"
 import { type RunState, unknownOutcomes } from "../run/RunState.ts"
 import { cancelledAlone } from "../run/Waiting.ts"
@@ -32,7 +32,7 @@ import { type Definition, limitsOf, prepare, readOutput } from "./Definition.ts"
 import { Drain, isRequested } from "./Drain.ts"
 import * as Inbox from "./Inbox.ts"
 import type { Job } from "./Job.ts"
-import * as LastAttempt from "./LastAttempt.ts"
+import type { Watcher } from "./Journal.ts"
 import * as LeftUnknown from "./LeftUnknown.ts"
 import * as PoolClaims from "./PoolClaims.ts"
 import {
@@ -79,7 +79,7 @@ export interface ResumeOptions {
 /** Who else has to do with a run. */
 export interface Surroundings {
   readonly streaming: boolean
-  readonly watcher?: ((event: LiveEvent) => void) | undefined
+  readonly watcher?: Watcher | undefined
   readonly parent?: Parent | undefined
   /** What the parent lets the run use. */
   readonly allowance?: Allowance | undefined
@@ -191,11 +191,11 @@ const changedLimits = Effect.fnUntraced(function* (
 /** A run to take up. */
 interface Found {
   readonly state: RunState
-  readonly last?: LastAttempt.LastAttempt | undefined
+  readonly last?: PoolClaims.LastAttempt | undefined
 }
 
 // Not the journal itself, which would stay in memory as long as the run is driven.
-const found = ({ events, state }: Stored): Found => ({ state, last: LastAttempt.of(events) })
+const found = ({ events, state }: Stored): Found => ({ state, last: PoolClaims.lastOf(events) })
 
 /** Whether there is something to find out about calls of unknown outcome, or somebody has. */
 const canSettle = Effect.fnUntraced(function* (state: RunState) {

@@ -8,7 +8,7 @@ import * as RunSpans from "../observe/RunSpans.ts"
 import type { Limits } from "../run/Limits.ts"
 import type { Message } from "../run/Message.ts"
 import type { Ending } from "../run/NextStep.ts"
-import type { Body, LiveEvent, Parent } from "../run/RunEvent.ts"
+import type { Body, Parent } from "../run/RunEvent.ts"
 import * as RunExit from "../run/RunExit.ts"
 import * as RunState from "../run/RunState.ts"
 import { stoppedWith } from "../run/Waiting.ts"
@@ -16,8 +16,6 @@ import { type Lease, RunStore } from "../store/RunStore.ts"
 import * as Inbox from "./Inbox.ts"
 import type { Job } from "./Job.ts"
 import * as Journal from "./Journal.ts"
-import type { LastAttempt } from "./LastAttempt.ts"
-import * as Listeners from "./Listeners.ts"
 import * as Loop from "./Loop.ts"
 import * as Orphans from "./Orphans.ts"
 import * as PoolClaims from "./PoolClaims.ts"
@@ -40,7 +38,7 @@ export interface Resumption {
   readonly limits?: Limits | undefined
   readonly message?: string | undefined
   /** The last model call, of which its driver may have died before it could tell the shared budget. */
-  readonly last: LastAttempt | undefined
+  readonly last: PoolClaims.LastAttempt | undefined
   /** The last command that the run had been sent when it was taken: a Stop that came later counts. */
   readonly sent: number
   /** Whether the run above it takes it up: then nobody has stopped that, or it goes on again. */
@@ -67,9 +65,9 @@ const begin = Effect.fnUntraced(function* (
   job: Job,
   { after, limits, messages, parent, runId, tags }: Start,
   lease: Lease,
-  watcher: ((event: LiveEvent) => void) | undefined
+  watcher: Journal.Watcher | undefined
 ) {
-  const journal = yield* Journal.make(runId, undefined, lease, yield* Listeners.of(job.agent, watcher))
+  const journal = yield* Journal.make({ runId, agent: job.agent, lease, watcher })
   journal.stage({
     type: "run_started",
     agent: job.agent,
@@ -88,7 +86,7 @@ export const start = Effect.fnUntraced(function* (
   job: Job,
   start: Start,
   lease: Lease,
-  watcher: ((event: LiveEvent) => void) | undefined
+  watcher: Journal.Watcher | undefined
 ) {
   const journal = yield* begin(job, start, lease, watcher)
   yield* drive(job, journal, start.parent)
@@ -134,7 +132,7 @@ export const resume = Effect.fnUntraced(function* (
   state: RunState.RunState,
   { last, limits, message, sent, stays, withParent = false }: Resumption,
   lease: Lease,
-  watcher: ((event: LiveEvent) => void) | undefined
+  watcher: Journal.Watcher | undefined
 ) {
   const store = yield* RunStore
   const { runId } = state
@@ -151,7 +149,7 @@ export const resume = Effect.fnUntraced(function* (
     })
   }
   const { answer, messages } = said(state, question, message)
-  const journal = yield* Journal.make(runId, state, lease, yield* Listeners.of(job.agent, watcher))
+  const journal = yield* Journal.make({ runId, agent: job.agent, from: state, lease, watcher })
   journal.stage({ type: "run_resumed", inbox: commands.at(-1)?.id ?? state.inbox, messages }, ...told)
   if (limits !== undefined) journal.stage({ type: "limits_changed", limits })
   if (answer !== undefined) journal.stage(answer)

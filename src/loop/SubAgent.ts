@@ -5,17 +5,17 @@
 import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
 import { textOf } from "../run/Message.ts"
-import * as Money from "../run/Money.ts"
-import type { LiveEvent, Suspension } from "../run/RunEvent.ts"
+import type { Suspension } from "../run/RunEvent.ts"
 import * as RunExit from "../run/RunExit.ts"
 import * as RunState from "../run/RunState.ts"
 import { suspends } from "../run/Waiting.ts"
 import { load, RunBusy, RunStoreError } from "../store/RunStore.ts"
 import { CurrentCall } from "../tool/CurrentCall.ts"
 import * as ToolFailure from "../tool/ToolFailure.ts"
-import { ChildLink, type ChildOutcome, ChildSignal, type ChildUse, useOf } from "./ChildRun.ts"
+import { ChildLink, type ChildOutcome, ChildSignal, useOf } from "./ChildRun.ts"
 import type { Definition } from "./Definition.ts"
 import { Drain, isRequested } from "./Drain.ts"
+import type { Watcher } from "./Journal.ts"
 import * as LeftUnknown from "./LeftUnknown.ts"
 import { ifStored } from "./Orphans.ts"
 import { isRefused } from "./Refused.ts"
@@ -102,19 +102,7 @@ export const call = (
     const link = yield* ChildLink
     const drain = yield* Drain
     // While it runs, so that a Stop finds what was spent; and at its end, for a run that had ended before is not driven.
-    let { childCostUsd = 0, childTokens = 0 } = link?.before ?? {}
-    let unpriced: Pick<ChildUse, "childUnpriced"> = {}
-    const watcher = (event: LiveEvent): void => {
-      if ("unpriced" in event || "childUnpriced" in event) unpriced = { childUnpriced: true }
-      if (event.type === "turn") {
-        childCostUsd = event.totalUsd
-        childTokens += Money.tokensOf(event.usage)
-      } else if (event.type === "run_stopped") {
-        childCostUsd = event.costUsd
-        childTokens = event.tokens ?? childTokens
-      } else if (!("childUnpriced" in event)) return
-      link?.charge({ childCostUsd, childTokens, ...unpriced })
-    }
+    const watcher: Watcher = (_, child) => link?.charge(useOf(child))
     const inside = link === undefined ? {} : { runId: RunState.childId(runId, callId) }
     const parent = link === undefined ? undefined : { runId, callId }
     const drive = Runs.run(definition, input, inside, {

@@ -154,7 +154,6 @@ const attempt = (
   }
   const link: ChildLink = {
     allowance: Allowances.of(journal.state(), callId),
-    before: { childCostUsd: call.childCostUsd ?? 0, childTokens: call.childTokens ?? 0 },
     charge: (use) => {
       onDesk.child = use
     }
