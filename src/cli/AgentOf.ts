@@ -29,7 +29,7 @@ export const logAnalyst = (
   repetition?: "on" | "off"
 ): Effect.Effect<Found, CommandFailed, FileSystem.FileSystem | Path.Path> =>
   Effect.gen(function* () {
-    const LogAnalyst = yield* Effect.promise(() => import("./LogAnalyst.ts"))
+    const LogAnalyst = yield* Effect.promise(() => import("./analyst/LogAnalyst.ts"))
     return { agent: yield* LogAnalyst.make(root, repetition), standIn: "script" }
   })
 
@@ -54,7 +54,7 @@ export const ofRun = (
       const message = `run ${runId} is a run of ${name}, and ${module.value} defines ${found.agent.name}: name the module of ${name} with --agent`
       return yield* new CommandFailed({ message })
     }
-    const LogAnalyst = yield* Effect.promise(() => import("./LogAnalyst.ts"))
+    const LogAnalyst = yield* Effect.promise(() => import("./analyst/LogAnalyst.ts"))
     const root = LogAnalyst.rootOf(name)
     if (root !== undefined) return yield* logAnalyst(root)
     const Scenario = yield* Effect.promise(() => import("../demo/Scenario.ts"))
@@ -99,7 +99,7 @@ export const whereOf = (
     const { agent: name, runId: root } = yield* rootOf(id)
     if (Option.isSome(given)) return { store, agent: given.value, root }
     const [LogAnalyst, Scenario] = yield* Effect.promise(() =>
-      Promise.all([import("./LogAnalyst.ts"), import("../demo/Scenario.ts")])
+      Promise.all([import("./analyst/LogAnalyst.ts"), import("../demo/Scenario.ts")])
     )
     const known = LogAnalyst.rootOf(name) !== undefined || Scenario.fromRunId(root) !== undefined
     return { store, agent: known ? undefined : "MODULE", root }

@@ -6,11 +6,13 @@ import * as Command from "effect/cli/Command"
 import * as GlobalFlag from "effect/cli/GlobalFlag"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
-import * as DemoCommand from "./DemoCommand.ts"
+import * as DemoCommand from "./demo/Commands.ts"
+import { loaded } from "./Loaded.ts"
 import * as Output from "./Output.ts"
 import * as ProviderCommand from "./ProviderCommand.ts"
 import * as RunCommand from "./RunCommand.ts"
-import * as RunsCommand from "./RunsCommand.ts"
+import * as RunsCommand from "./runs/Commands.ts"
+import * as Store from "./Store.ts"
 
 // The lines after the first are indented as the help indents that one.
 const description = `Runs AI agents so that every run ends in one of five ways, with its reason as data.
@@ -31,9 +33,9 @@ export const command = Command.make("checkrein").pipe(
 // A wizard would ask for dozens of flags one by one; every command has examples instead.
 const builtIns = [GlobalFlag.Help, GlobalFlag.Version, GlobalFlag.Completions, GlobalFlag.LogLevel]
 
-const tour = Effect.flatMap(
-  Effect.promise(() => import("./Tour.ts")),
-  ({ run }) => run()
+const tour = loaded(
+  () => import("./demo/Tour.ts"),
+  ({ run }) => run
 )
 
 /**
@@ -54,7 +56,7 @@ const read = (args: ReadonlyArray<string>): ReadonlyArray<string> => {
 /** Runs the command with these arguments, and yields the exit code. Without any it shows what the library does. */
 export const run = (args: ReadonlyArray<string>, version: string) =>
   Output.settle(
-    args.length === 0 ? tour : Command.runWith(command, { version })(read(args)),
+    args.length === 0 ? tour(Store.defaultFile) : Command.runWith(command, { version })(read(args)),
     asksForJson(args)
   ).pipe(Effect.provide(Layer.mergeAll(Output.presenter, Output.logs, CliConfig.layer({ builtIns }))))
 

@@ -12,7 +12,7 @@ import * as Environment from "../provider/Environment.ts"
 import * as PriceBook from "../provider/PriceBook.ts"
 import * as RequestParams from "../provider/RequestParams.ts"
 import * as Scripted from "../provider/Scripted.ts"
-import * as BuiltInScript from "./BuiltInScript.ts"
+import * as BuiltInScript from "./analyst/BuiltInScript.ts"
 import { CommandFailed, note, UsageError } from "./Output.ts"
 
 /**

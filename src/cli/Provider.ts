@@ -5,7 +5,7 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { scripts as demo } from "../demo/Scenario.ts"
 import * as ScriptedServer from "../provider/ScriptedServer.ts"
-import * as BuiltInScript from "./BuiltInScript.ts"
+import * as BuiltInScript from "./analyst/BuiltInScript.ts"
 import * as Output from "./Output.ts"
 import type { Input } from "./ProviderCommand.ts"
 

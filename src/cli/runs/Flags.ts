@@ -1,0 +1,235 @@
+/**
+ * The arguments and flags of the commands of `checkrein runs`, and what each of them is given.
+ */
+import * as Argument from "effect/cli/Argument"
+import type { Command } from "effect/cli/Command"
+import * as Flag from "effect/cli/Flag"
+import * as Option from "effect/Option"
+import * as Amount from "../Amount.ts"
+import * as LimitFlags from "../LimitFlags.ts"
+import * as Output from "../Output.ts"
+import { agent, model, trace } from "../RunCommand.ts"
+import * as Store from "../Store.ts"
+
+/** Where the runs are, and for whom the result is. */
+const common = { store: Store.flag, json: Output.json }
+
+/** The run that is meant. */
+const id = Argument.String("id").pipe(Argument.withDescription("The run's id"))
+
+const driving = { agent, model, ...LimitFlags.flags, ...common, trace }
+
+/** With what a run is driven on. */
+export interface Driving extends Command.Config.Infer<typeof driving> {}
+
+/** Which runs are meant, by what they are. */
+const filters = {
+  status: Flag.Literals("status", [
+    "running",
+    "completed",
+    "failed",
+    "max_turns_exceeded",
+    "budget_exceeded",
+    "interrupted"
+  ]).pipe(Flag.withDescription("Only runs that stand there"), Flag.optional),
+  of: Flag.String("agent").pipe(
+    Flag.withMetavar("NAME"),
+    Flag.withDescription("Only runs of the agent with this name"),
+    Flag.optional
+  ),
+  tag: Flag.String("tag").pipe(
+    Flag.withMetavar("TAG"),
+    Flag.withDescription("Only runs that were started with this tag"),
+    Flag.optional
+  )
+}
+
+const age: Amount.Kind = { ...Amount.time, expected: 'an age such as 12h, 30d or "2 weeks"' }
+
+/** Of `checkrein runs list`. */
+export const list = {
+  ...filters,
+  olderThan: Amount.optional(
+    "older-than",
+    age,
+    "Only runs that were started longer ago than this, such as 30d"
+  ),
+  newerThan: Amount.optional("newer-than", age, "Only runs that were started since, such as 12h"),
+  after: Flag.String("after").pipe(
+    Flag.withMetavar("ID"),
+    Flag.withDescription("Only runs that come after this one in the list"),
+    Flag.optional
+  ),
+  limit: Amount.flag("limit", Amount.positive, "How many runs (default: 50)").pipe(Flag.withDefault(50)),
+  ...common
+}
+export interface List extends Command.Config.Infer<typeof list> {}
+
+/** Of `checkrein runs show`. */
+export const show = {
+  id,
+  events: Flag.Boolean("events").pipe(
+    Flag.withDescription("Show the journal as well"),
+    Flag.withDefault(false)
+  ),
+  full: Flag.Boolean("full").pipe(
+    Flag.withDescription("Show every message in full"),
+    Flag.withDefault(false)
+  ),
+  handoff: Flag.Boolean("handoff").pipe(
+    Flag.withDescription("Print what the run hands over, and nothing else, as Markdown"),
+    Flag.withDefault(false)
+  ),
+  follow: Flag.Boolean("follow").pipe(
+    Flag.withDescription(
+      "Show what happens, as it comes, until the run stops; with --json each stored event on a line of its own"
+    ),
+    Flag.withDefault(false)
+  ),
+  agent,
+  ...common
+}
+export interface Show extends Command.Config.Infer<typeof show> {}
+
+/** Of `checkrein runs audit`. */
+export const audit = { id, ...common }
+export interface Audit extends Command.Config.Infer<typeof audit> {}
+
+/** Of `checkrein runs resume`. */
+export const resume = {
+  id,
+  message: Flag.String("message").pipe(
+    Flag.withMetavar("TEXT"),
+    Flag.withDescription("The answer to the run's question, or something to tell the model"),
+    Flag.optional
+  ),
+  force: Flag.Boolean("force").pipe(
+    Flag.withDescription("Take up a run that has failed"),
+    Flag.withDefault(false)
+  ),
+  ...driving
+}
+export interface Resume extends Command.Config.Infer<typeof resume> {}
+
+/** Of `checkrein runs recover`. */
+export const recover = {
+  concurrency: Amount.flag(
+    "concurrency",
+    Amount.positive,
+    "How many runs to drive at a time (default: 16)"
+  ).pipe(Flag.withDefault(16)),
+  ...driving
+}
+export interface Recover extends Command.Config.Infer<typeof recover> {}
+
+/** Of `checkrein runs cancel`. */
+export const cancel = {
+  id,
+  reason: Flag.String("reason").pipe(
+    Flag.withMetavar("TEXT"),
+    Flag.withDescription("Why, for the record"),
+    Flag.withDefault("cancelled from the command line")
+  ),
+  ...common
+}
+export interface Cancel extends Command.Config.Infer<typeof cancel> {}
+
+/** Of `checkrein runs delete`. */
+export const remove = {
+  id: id.pipe(Argument.optional),
+  olderThan: Amount.optional(
+    "older-than",
+    age,
+    "All runs that nothing has happened to for longer than this, such as 30d"
+  ),
+  all: Flag.Boolean("all").pipe(
+    Flag.withDescription("All runs that the other flags name, of any age"),
+    Flag.withDefault(false)
+  ),
+  ...filters,
+  ...common
+}
+export interface Delete extends Command.Config.Infer<typeof remove> {}
+
+const call = Argument.String("call").pipe(
+  Argument.withDescription("The call's id; not needed when exactly one waits"),
+  Argument.optional
+)
+
+const by = Flag.String("by").pipe(
+  Flag.withMetavar("NAME"),
+  Flag.withDescription("Who decides (default: the user of the operating system)"),
+  Flag.optional
+)
+
+const resumeToo = Flag.Boolean("resume").pipe(
+  Flag.withDescription("Resume the run at once"),
+  Flag.withDefault(false)
+)
+
+const saying = { by, resume: resumeToo, ...driving }
+
+/** Who says something to which run, and with what that is driven on. */
+export interface Said extends Command.Config.Infer<typeof saying> {
+  readonly id: string
+}
+
+const deciding = { id, call, ...saying }
+
+// Nothing starts in no time.
+const lifetime: Amount.Kind = {
+  ...Amount.time,
+  expected: 'a duration such as 90s, 30m or "2 hours"',
+  parse: (text) => Option.filter(Amount.time.parse(text), (ms) => ms > 0)
+}
+
+/** Of `checkrein runs approve`. */
+export const approve = {
+  ...deciding,
+  args: Flag.String("args").pipe(
+    Flag.withMetavar("JSON"),
+    Flag.withDescription("Run the call with these arguments instead"),
+    Flag.optional
+  ),
+  expires: Amount.optional(
+    "expires",
+    lifetime,
+    "How long the call may take to start: after that, it waits for a decision again"
+  )
+}
+export interface Approve extends Command.Config.Infer<typeof approve> {}
+
+/** Of `checkrein runs reject`. */
+export const reject = {
+  ...deciding,
+  reason: Flag.String("reason").pipe(
+    Flag.withMetavar("TEXT"),
+    Flag.withDescription("What the model is told"),
+    Flag.optional
+  )
+}
+export interface Reject extends Command.Config.Infer<typeof reject> {}
+
+/** Of `checkrein runs answer`. */
+export const answer = {
+  id,
+  text: Argument.String("text").pipe(Argument.withDescription("The answer")),
+  ...saying,
+  by: by.pipe(Flag.withDescription("Who answers (default: the user of the operating system)"))
+}
+export interface Answer extends Command.Config.Infer<typeof answer> {}
+
+/** Of `checkrein runs resolve`. */
+export const resolve = {
+  ...deciding,
+  call: Argument.String("call").pipe(Argument.withDescription("The call's id")),
+  outcome: Argument.Literals("outcome", ["happened", "did-not-happen"]).pipe(
+    Argument.withDescription("What became of it: happened or did-not-happen")
+  ),
+  result: Flag.String("result").pipe(
+    Flag.withMetavar("TEXT"),
+    Flag.withDescription("What the call has brought, for the model"),
+    Flag.optional
+  )
+}
+export interface Resolve extends Command.Config.Infer<typeof resolve> {}

@@ -1,0 +1,78 @@
+import { mkdirSync, writeFileSync } from "node:fs"
+import { DatabaseSync } from "node:sqlite"
+import { describe, expect, it } from "vitest"
+import { cli, noRun, parsed, withoutEndpoint, workshop } from "../support.ts"
+
+const { path } = workshop()
+withoutEndpoint()
+
+/** A run in a store of its own that was asked to delete a file, and was allowed to. */
+const scene = async (name: string) => {
+  mkdirSync(path(name))
+  writeFileSync(path(name, "access.log"), "GET /\n")
+  const store = ["--store", path(`${name}.db`)]
+  const { runId } = parsed(await cli("run", "--root", path(name), ...store, "--json", "Delete access.log"))
+  await cli("runs", "approve", runId, ...store, "--resume")
+  return { runId, audit: (...args: ReadonlyArray<string>) => cli("runs", "audit", ...args, ...store) }
+}
+
+/** Rewrites the events of a type behind the store's back. */
+const tamper = (name: string, type: string, from: string, to: string): void => {
+  const db = new DatabaseSync(path(`${name}.db`))
+  db.prepare("UPDATE checkrein_events SET body = replace(body, ?, ?) WHERE body LIKE ?").run(
+    from,
+    to,
+    `%"type":"${type}"%`
+  )
+  db.close()
+}
+
+describe("checkrein runs audit", () => {
+  it("says that no law is broken, and how much it has looked at", async () => {
+    const { audit, runId } = await scene("good")
+    const ended = await audit(runId)
+    expect(ended.stdout).toMatch(new RegExp(`^${runId}: no law is broken: \\d+ events, 0 children$`))
+    expect([ended.code, ended.stderr]).toEqual([0, ""])
+    const json = parsed(await audit(runId, "--json"))
+    expect(json).toEqual({ runId, events: expect.any(Number), children: 0, findings: [] })
+    expect(json.events).toBeGreaterThan(10)
+  })
+
+  it("names each event that breaks a law, under the law, and exits with 3", async () => {
+    const { audit, runId } = await scene("bad")
+    tamper("bad", "approval_resolved", '"decision":"approved"', '"decision":"rejected"')
+    tamper("bad", "run_stopped", '"turns":', '"turns":1')
+    const { findings } = parsed(await audit(runId, "--json"))
+    expect(findings).toMatchObject([
+      { law: 6, runId, problem: "the run has taken 2 turns, and it says 12" },
+      { law: 4, runId, problem: expect.stringMatching(/^call .* is started although it was rejected$/) },
+      { law: 6, runId, problem: "the run has taken 3 turns, and it says 13" }
+    ])
+    const [first, start, last] = findings
+    const ended = await audit(runId)
+    expect(ended.stdout.split("\n")).toEqual([
+      expect.stringMatching(new RegExp(`^${runId}: the laws are broken 3 times: \\d+ events, 0 children$`)),
+      "",
+      "Law 4: A call that needs a person starts after its approval, with the arguments that were approved; a decision is used once.",
+      `  event ${start.seq}: ${start.problem}`,
+      "",
+      "Law 6: A run costs its turns, its lost model calls and its children, exactly, and nothing follows its end.",
+      `  event ${first.seq}: ${first.problem}`,
+      `  event ${last.seq}: ${last.problem}`
+    ])
+    expect([ended.code, ended.stderr]).toEqual([3, ""])
+  })
+
+  it("says so when there is no such run, and when an event cannot be read", async () => {
+    const { audit, runId } = await scene("gone")
+    expect(await audit("nope")).toEqual({
+      code: 1,
+      stdout: "",
+      stderr: noRun("nope", path("gone.db"))
+    })
+    tamper("gone", "turn", '"usage"', '"usages"')
+    const unreadable = await audit(runId)
+    expect(unreadable.code).toBe(1)
+    expect(unreadable.stderr).toMatch(/^checkrein: .*event 2/)
+  })
+})

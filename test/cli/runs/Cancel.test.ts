@@ -1,0 +1,110 @@
+import { existsSync, mkdirSync, writeFileSync } from "node:fs"
+import { DatabaseSync } from "node:sqlite"
+import { describe, expect, it } from "vitest"
+import type { RunSummary } from "../../../src/store/RunStore.ts"
+import {
+  cli,
+  elsewhere,
+  forgetTheDead,
+  impatient,
+  parsed,
+  Running,
+  withoutEndpoint,
+  workshop
+} from "../support.ts"
+
+const { path } = workshop()
+withoutEndpoint()
+
+mkdirSync(path("logs"))
+writeFileSync(path("logs", "access.log"), "GET /\n")
+
+const store = ["--store", path("runs.db")]
+const runs = (...args: ReadonlyArray<string>) => cli("runs", ...args, ...store)
+const onLogs = async (...args: ReadonlyArray<string>) =>
+  parsed(await cli("run", "--root", path("logs"), ...store, "--json", ...args))
+
+/** The time at which the first command to a run is seen in the store, in milliseconds since 1970. */
+const whenSent = (runId: string): Promise<number> =>
+  new Promise((resolve) => {
+    const file = new DatabaseSync(path("runs.db"), { readOnly: true })
+    const command = file.prepare("SELECT id FROM checkrein_commands WHERE run_id = ?")
+    const looking = setInterval(() => {
+      if (command.get(runId) === undefined) return
+      resolve(Date.now())
+      clearInterval(looking)
+      file.close()
+    }, 5)
+  })
+
+/** The time at which a run has stopped, as its journal says. */
+const stoppedMs = async (runId: string): Promise<number> => {
+  const listed: ReadonlyArray<RunSummary> = parsed(await runs("list", "--json")).runs
+  return Date.parse(listed.find((run) => run.runId === runId)?.updatedAt ?? "")
+}
+
+const waiting = () => elsewhere(store, "waiter", "Wait.", /waiting to go/)
+
+describe("checkrein runs cancel", () => {
+  it("stops a run that waits for somebody at once, and the run can still be resumed", async () => {
+    const { runId } = await onLogs("Delete access.log")
+    const ended = await runs("cancel", runId, "--reason", "wrong directory")
+    expect([ended.code, ended.stdout]).toEqual([
+      0,
+      `Run ${runId} has stopped: interrupted (cancelled): wrong directory`
+    ])
+    expect(parsed(await runs("list", "--json")).runs[0]).toMatchObject({ runId, reason: "cancelled" })
+    const again = await runs("resume", runId, "--json")
+    expect(parsed(again)).toMatchObject({ runId, reason: "approval" })
+    const approved = await runs("approve", runId, "--resume")
+    expect([approved.code, approved.stdout]).toEqual([0, "Deleted access.log."])
+    expect(existsSync(path("logs", "access.log"))).toBe(false)
+  })
+
+  it("leaves a run that is over as it is, and says so", async () => {
+    const { runId } = await onLogs("How many files are there?")
+    const ended = await runs("cancel", runId, "--json")
+    expect([ended.code, parsed(ended)]).toEqual([0, { runId, cancelled: false, status: "completed" }])
+    expect((await runs("cancel", runId)).stdout).toBe(
+      `Nobody drives run ${runId}: it is completed (answered)`
+    )
+  })
+
+  it("stops a run of another process within a second, in the middle of a tool", async () => {
+    const { runId, running } = await waiting()
+    const sent = whenSent(runId)
+    const ended = await runs("cancel", runId, "--json")
+    expect((await stoppedMs(runId)) - (await sent)).toBeLessThan(1000)
+    expect(parsed(ended)).toEqual({ runId, cancelled: true, status: "interrupted" })
+    expect(await running.ended).toMatchObject({
+      code: 3,
+      stderr: expect.stringContaining("interrupted (cancelled): cancelled from the command line")
+    })
+  })
+
+  it("stops what a dead process has left, once nobody can think that it lives", async () => {
+    const { runId, running } = await waiting()
+    running.signal("SIGKILL")
+    await running.ended
+    const cancelling = new Running(["runs", "cancel", runId, "--reason", "it died", ...store])
+    await cancelling.prints(
+      /It has not stopped yet\. If its process has died, it is stopped from here, in 17 s/
+    )
+    forgetTheDead(path("runs.db"))
+    expect(await cancelling.ended).toMatchObject({
+      code: 0,
+      stdout: `Run ${runId} has stopped: interrupted (cancelled): it died\n`
+    })
+  })
+
+  it("says so where a process lives and does not stop", async () => {
+    const { runId, running } = await elsewhere(store, "stubborn", "Go.", /busy/)
+    const ended = await impatient("runs", "cancel", runId, ...store)
+    expect([ended.code, ended.stdout]).toEqual([1, ""])
+    expect(ended.stderr.split("\n").at(-1)).toBe(
+      `checkrein: run ${runId} was asked to stop 3 s ago and goes on: a tool of it may not let itself be interrupted; end its process, and it can be resumed`
+    )
+    running.signal("SIGKILL")
+    await running.ended
+  })
+})
