@@ -182,7 +182,9 @@ const changedLimits = Effect.fnUntraced(function* (
   if (allowance === undefined && limits === undefined) return undefined
   const changed =
     allowance === undefined
-      ? yield* Effect.fromResult(fromInput(override(toInput(state.limits), limits ?? {})))
+      ? yield* Effect.fromResult(
+          fromInput(override(toInput(state.limits), limits === undefined ? {} : limits))
+        )
       : Allowances.renew(state, yield* limitsOf(definition), allowance)
   // In the form in which a user writes them, where a run that ends by a date has no time beside it.
   return Equal.equals(toInput(changed), toInput(state.limits)) ? undefined : changed
