@@ -39,6 +39,9 @@ import { type Completed, isRunExit, type RunExit } from "./run/RunExit.ts"
 import type { RunState } from "./run/RunState.ts"
 import type { RunBusy, RunNotFound, RunStore, RunStoreError } from "./store/RunStore.ts"
 
+export { type Agent, isAgent } from "./loop/AgentHandle.ts"
+export { type AsTool, asTool } from "./loop/AgentTool.ts"
+export { CancelReason } from "./loop/Cancel.ts"
 export {
   answer,
   approve,
@@ -51,10 +54,7 @@ export {
   type Resolution,
   reject,
   resolve
-} from "./Decision.ts"
-export { type Agent, isAgent } from "./loop/AgentHandle.ts"
-export { type AsTool, asTool } from "./loop/AgentTool.ts"
-export { CancelReason } from "./loop/Inbox.ts"
+} from "./loop/Decision.ts"
 export type { PolicyInput, ToolErrors } from "./loop/Policy.ts"
 export {
   AgentMismatch,

@@ -37,7 +37,7 @@ export const add = (notes: EvidenceNotes, { digest, kind, name, outcome }: Evide
 }
 
 /** What of a call's result tells what was seen; nothing if nothing was. An item too many is at least counted. */
-export const told = (
+export const asResult = (
   notes: EvidenceNotes | undefined
 ): { readonly evidence: ReadonlyArray<Evidence> } | undefined => {
   if (notes === undefined || notes.kept.size === 0) return undefined

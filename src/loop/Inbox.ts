@@ -2,55 +2,22 @@
  * What people and other processes say to a run, taken in by its driver alone.
  */
 import * as Cause from "effect/Cause"
-import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import type * as Schema from "effect/Schema"
-import * as Stream from "effect/Stream"
 import type { Decide, Numbered } from "../run/Command.ts"
 import * as Expiry from "../run/Expiry.ts"
 import type { Ending } from "../run/NextStep.ts"
 import type { PendingCall, RunState } from "../run/RunState.ts"
 import { approvalsOf, questionOf, unknownOf } from "../run/Waiting.ts"
 import { RunStore } from "../store/RunStore.ts"
+import * as Cancel from "./Cancel.ts"
 import * as Digest from "./Digest.ts"
 import type { Job } from "./Job.ts"
 import type { Journal } from "./Journal.ts"
 import * as Nesting from "./Nesting.ts"
 import * as Plan from "./Plan.ts"
 import * as ToolRunner from "./ToolRunner.ts"
-
-/**
- * Why a run is cancelled: annotate an interruption of the run's fiber with it, and it becomes the detail of the ending.
- *
- * @example
- * ```ts
- * import { Context, Fiber } from "effect"
- * import { Agent } from "checkrein"
- *
- * declare const fiber: Fiber.Fiber<unknown, unknown>
- *
- * const stop = Fiber.interruptAs(fiber, undefined, Context.make(Agent.CancelReason, "user pressed Stop"))
- * ```
- */
-export const CancelReason = Context.Reference<string | undefined>("checkrein/CancelReason", {
-  defaultValue: () => undefined
-})
-
-/** An interruption that carries its reason. */
-export const interruption = (reason: string): Cause.Cause<never> =>
-  Cause.annotate(Cause.interrupt(), Context.make(CancelReason, reason))
-
-/** How a run ends that was cancelled. */
-export const cancelledFor = (reason: string): Ending => ({
-  status: "interrupted",
-  reason: "cancelled",
-  detail: reason
-})
-
-/** The reason that an interruption carries, if it does. */
-export const cancelReasonOf = (cause: Cause.Cause<unknown>): string | undefined =>
-  Context.get(Cause.annotations(cause), CancelReason)
 
 const shown = (args: PendingCall["args"]): string =>
   Nesting.isTooDeep(args) ? `they are ${Nesting.tooDeep}` : Digest.canonical(args)
@@ -197,20 +164,14 @@ export const lastSent = (runId: string) =>
     return (yield* store.inbox(runId, inbox)).at(-1)?.id ?? inbox
   }).pipe(Effect.catchTag("RunNotFound", () => Effect.succeed(0)))
 
-/** The first Stop among commands. */
-const stopAmong = (commands: ReadonlyArray<Numbered>) => {
-  for (const { command } of commands) if (command.type === "cancel") return command
-  return undefined
-}
-
 /** Whether somebody has said meanwhile what the run is about to stop for; interrupts if somebody has stopped it. */
 export const somethingArrived = Effect.fnUntraced(function* (job: Job, journal: Journal, { reason }: Ending) {
   if (reason !== "approval" && reason !== "input" && reason !== "unknown_outcome") return false
   const store = yield* RunStore
   yield* journal.commit()
   const commands = yield* store.inbox(journal.runId, journal.state().inbox)
-  const stop = stopAmong(commands)
-  if (stop !== undefined) return yield* Effect.failCause(interruption(stop.reason))
+  const stop = Cancel.among(commands)
+  if (stop !== undefined) return yield* Effect.failCause(Cancel.interruption(stop.reason))
   return takeIn(journal, commands, yield* misfits(job, journal.state(), commands))
 })
 
@@ -246,12 +207,3 @@ export const unheard = Effect.fnUntraced(
     Effect.as(Effect.logWarning("nobody can tell what the run was told while it stopped", error), [])
   )
 )
-
-/** Waits for a cancel command, and then interrupts with its reason. */
-export const cancelled = Effect.fnUntraced(function* (journal: Journal) {
-  const store = yield* RunStore
-  const inbox = store.watchInbox(journal.runId, journal.state().inbox)
-  const command = yield* Stream.runHead(Stream.filter(inbox, ({ command }) => command.type === "cancel"))
-  const stop = stopAmong(Option.toArray(command))
-  return yield* stop === undefined ? Effect.never : Effect.failCause(interruption(stop.reason))
-})

@@ -12,8 +12,8 @@ import * as RunTrace from "../observe/RunTrace.ts"
 import { apply } from "../run/Apply.ts"
 import { empty, snapshot } from "../run/Draft.ts"
 import { type Body, type Ephemeral, type LiveEvent, type RunEvent, versionOf } from "../run/RunEvent.ts"
-import { approvalsOf, questionOf, unknownOf } from "../run/RunExit.ts"
 import type * as RunState from "../run/RunState.ts"
+import { approvalsOf, questionOf, unknownOf } from "../run/Waiting.ts"
 import {
   type Durability,
   type Lease,
@@ -26,7 +26,7 @@ import {
 import { atMost } from "../store/TimeLimit.ts"
 
 /** How long an append may take before the run stops with `RunStoreError`. */
-export const appendTimeout = Duration.seconds(30)
+const appendTimeout = Duration.seconds(30)
 
 /** The pen of one driver. */
 export interface Journal {

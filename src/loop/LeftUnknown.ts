@@ -9,6 +9,7 @@ import type { Suspension, WaitingCall } from "../run/RunEvent.ts"
 import * as RunState from "../run/RunState.ts"
 import { doubt, ownUnknownOf, stoppedWith } from "../run/Waiting.ts"
 import { load, type RunBusy, type RunNotFound, RunStore, type RunStoreError } from "../store/RunStore.ts"
+import * as Cancel from "./Cancel.ts"
 import * as Inbox from "./Inbox.ts"
 import * as Journal from "./Journal.ts"
 import { ifStored } from "./Orphans.ts"
@@ -39,7 +40,7 @@ export const endingOf = (state: RunState.RunState): Ending | undefined => {
 }
 
 /** Takes in what people have said, under the lease of the run. Yields its state then. */
-const informed = Effect.fnUntraced(function* (runId: string) {
+const takeInResolutions = Effect.fnUntraced(function* (runId: string) {
   const { state: before } = yield* load(runId)
   if ((yield* resolutions(before)).length === 0) return before
   const store = yield* RunStore
@@ -52,9 +53,9 @@ const informed = Effect.fnUntraced(function* (runId: string) {
   Inbox.takeIn(journal, commands, new Map())
   const waits = RunState.unknownOutcomes(journal.state()).length > 0
   const { parent } = state
-  // It does not wait any more, and goes on only with the run above it.
-  const told = ending.reason !== "unknown_outcome" || waits || parent === undefined
-  yield* RunEnd.end(journal, told ? ending : Inbox.cancelledFor(stoppedWith(parent.runId)))
+  // It waits for nobody any more, and goes on only with the run above it.
+  const goesOn = ending.reason === "unknown_outcome" && !waits && parent !== undefined
+  yield* RunEnd.stopDriven(journal, goesOn ? Cancel.endingFor(stoppedWith(parent.runId)) : ending)
   return journal.state()
 }, Effect.scoped)
 
@@ -64,7 +65,7 @@ const below: (state: RunState.RunState) => Effect.Effect<ReadonlyArray<WaitingCa
     const unknown = [...ownUnknownOf(state)]
     for (const call of state.pending) {
       if (!continues(call)) continue
-      const child = yield* ifStored(informed(RunState.childId(state.runId, call.callId)))
+      const child = yield* ifStored(takeInResolutions(RunState.childId(state.runId, call.callId)))
       if (child !== undefined) unknown.push(...(yield* below(child)))
     }
     return unknown

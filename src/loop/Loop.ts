@@ -12,13 +12,13 @@ import type { Exhausted } from "../run/Limits.ts"
 import { type Ending, nextStep, type Refusal, type Step } from "../run/NextStep.ts"
 import { continues } from "../run/PendingCalls.ts"
 import type { Body } from "../run/RunEvent.ts"
-import { questionOf } from "../run/RunExit.ts"
 import type { PendingCall } from "../run/RunState.ts"
 import * as RunState from "../run/RunState.ts"
-import { stoppedWith } from "../run/Waiting.ts"
+import { questionOf, stoppedWith } from "../run/Waiting.ts"
 import { RunStoreError } from "../store/RunStore.ts"
 import * as Allowances from "./Allowances.ts"
 import * as Approvals from "./Approvals.ts"
+import * as Cancel from "./Cancel.ts"
 import { useOf } from "./ChildRun.ts"
 import * as Desk from "./Desk.ts"
 import { Drain, isRequested } from "./Drain.ts"
@@ -56,7 +56,7 @@ const cutOff = (job: Job, journal: Journal, desk: Desk.Desk): void => {
 /** The answer to a call whose run was started, and is not taken up any more: it is ended, and its use is told. */
 const withoutChild = Effect.fnUntraced(function* (journal: Journal, call: PendingCall, answer: Body) {
   yield* journal.commit()
-  const child = yield* RunEnd.abandoned(journal, call)
+  const child = yield* RunEnd.abandonChild(journal, call)
   return child === undefined || answer.type !== "tool_result" ? [answer] : [{ ...answer, ...useOf(child) }]
 })
 
@@ -155,7 +155,7 @@ const stop = Effect.fnUntraced(function* (job: Job, journal: Journal, ending: En
   // What an operation does when it is cancelled or waited for is up to its tool: a paid turn does not wait for that.
   if (atLimit && RunState.live(journal.state()).length > 0) yield* journal.commit()
   const operations = atLimit ? yield* Operations.settle(job, journal) : []
-  yield* RunEnd.end(journal, ending, operations)
+  yield* RunEnd.stopDriven(journal, ending, operations)
 })
 
 const begins = ({ _tag }: Step): boolean =>
@@ -215,7 +215,7 @@ export const drive = Effect.fnUntraced(function* (job: Job, journal: Journal) {
   const drain = yield* Drain
   // A run ends once: whatever comes while its last event is being stored comes too late.
   const hasStopped = () => journal.state().status !== "running"
-  yield* Effect.raceFirst(interpret(job, journal, desk), Inbox.cancelled(journal)).pipe(
+  yield* Effect.raceFirst(interpret(job, journal, desk), Cancel.received(journal)).pipe(
     Effect.raceFirst(journal.lease.lost),
     Effect.catchCause((cause) => {
       if (hasStopped()) {
@@ -223,7 +223,7 @@ export const drive = Effect.fnUntraced(function* (job: Job, journal: Journal) {
         const told = Effect.logWarning(`run ${journal.runId} had stopped when this came`, cause)
         return Effect.andThen(Cause.hasDies(cause) ? told : Effect.void, journal.commit())
       }
-      if (Cause.hasInterruptsOnly(cause) && Inbox.cancelReasonOf(cause) === undefined) {
+      if (Cause.hasInterruptsOnly(cause) && Cancel.reasonOf(cause) === undefined) {
         // Who stops the run interrupts this fiber, which does not come here then, or says why.
         const problem = "the store, or the budget that the run shares, has interrupted itself"
         return Effect.fail(new RunStoreError({ runId: journal.runId, kind: "unavailable", problem }))
@@ -234,17 +234,17 @@ export const drive = Effect.fnUntraced(function* (job: Job, journal: Journal) {
       const detail = error instanceof Error ? `${error.name}: ${error.message}` : String(error)
       return Effect.andThen(
         Effect.logError(`run ${journal.runId} failed with a defect`, cause),
-        RunEnd.end(journal, { status: "failed", reason: "defect", detail })
+        RunEnd.stopDriven(journal, { status: "failed", reason: "defect", detail })
       )
     }),
     Effect.onExit((exit) => {
       if (Exit.isSuccess(exit) || !Cause.hasInterrupts(exit.cause) || hasStopped()) return Effect.void
       cutOff(job, journal, desk)
-      const reason = Inbox.cancelReasonOf(exit.cause)
+      const reason = Cancel.reasonOf(exit.cause)
       if (reason === undefined && isRequested(drain)) return journal.commit()
       const { parent } = journal.state()
       const without = parent === undefined ? "the run was interrupted" : stoppedWith(parent.runId)
-      return RunEnd.end(journal, Inbox.cancelledFor(reason ?? without))
+      return RunEnd.stopDriven(journal, Cancel.endingFor(reason ?? without))
     })
   )
 })

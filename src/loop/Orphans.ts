@@ -21,7 +21,7 @@ import * as Words from "./Words.ts"
 type Pooled = Pick<Job, "pool">
 
 /** What the run in a call has used and the call has not told: its driver has died, or somebody else has driven it. */
-export const untold = (call: RunState.PendingCall, child: RunState.RunState): ReadonlyArray<Body> => {
+export const newUse = (call: RunState.PendingCall, child: RunState.RunState): ReadonlyArray<Body> => {
   const { callId, childCostUsd = 0, childTokens = 0, tool } = call
   const use = useOf(child)
   if (use.childCostUsd === childCostUsd && use.childTokens === childTokens) return []
@@ -46,7 +46,7 @@ const closed = (
     const { events, state } = yield* load(runId)
     if (state.status !== "running") return state
     yield* PoolClaims.settleAgain(job, PoolClaims.lastOf(events))
-    const news = yield* unheard(job, state)
+    const news = yield* closeBelow(job, state)
     if (news.length === 0 && state.claim === undefined) return state
     const journal = yield* Journal.retake(state, lease, news)
     yield* journal.commit()
@@ -57,7 +57,7 @@ const closed = (
  * What the runs below a run have used and its journal does not say, once each of them was closed or ended in this way. The
  * deepest is closed first, for a way that does the same below.
  */
-export const told = Effect.fnUntraced(function* <E, R>(
+export const useBelow = Effect.fnUntraced(function* <E, R>(
   { pending, runId }: RunState.RunState,
   close: (childId: string) => Effect.Effect<RunState.RunState, E | RunNotFound, R>
 ) {
@@ -65,7 +65,7 @@ export const told = Effect.fnUntraced(function* <E, R>(
   for (const call of pending) {
     if (!continues(call)) continue
     const child = yield* ifStored(close(RunState.childId(runId, call.callId)))
-    if (child !== undefined) bodies.push(...untold(call, child))
+    if (child !== undefined) bodies.push(...newUse(call, child))
   }
   return bodies
 })
@@ -75,8 +75,8 @@ export const told = Effect.fnUntraced(function* <E, R>(
  * driven by themselves: to be staged once the run is resumed. Fails with `RunBusy` while one of them is driven by somebody
  * else, or its driver's lease has not ended: what it uses is not known yet.
  */
-export const unheard: (
+export const closeBelow: (
   job: Pooled,
   state: RunState.RunState
 ) => Effect.Effect<ReadonlyArray<Body>, RunBusy | RunStoreError, RunStore> = (job, state) =>
-  told(state, (childId) => closed(job, childId))
+  useBelow(state, (childId) => closed(job, childId))

@@ -20,9 +20,9 @@ import {
   type RunStoreError,
   type RunSummary
 } from "../store/RunStore.ts"
-import * as Inbox from "./Inbox.ts"
+import * as Cancel from "./Cancel.ts"
 import * as Journal from "./Journal.ts"
-import { ifStored, told, untold } from "./Orphans.ts"
+import { ifStored, newUse, useBelow } from "./Orphans.ts"
 import * as PoolClaims from "./PoolClaims.ts"
 
 /** The event with which a run ends. */
@@ -43,8 +43,8 @@ const stopped = (
 
 // --- a run that nobody drives ---------------------------------------------------------------------------------------
 
-const endUndriven = Effect.fnUntraced(function* (state: RunState.RunState, ending: Ending, lease: Lease) {
-  const news = yield* told(state, (childId) => endedBelow(childId, stoppedWith(state.runId)))
+const stopTree = Effect.fnUntraced(function* (state: RunState.RunState, ending: Ending, lease: Lease) {
+  const news = yield* useBelow(state, (childId) => stopWherever(childId, stoppedWith(state.runId)))
   const journal = yield* Journal.retake(state, lease, news)
   yield* journal.commit(stopped(journal, ending, []))
   return journal.state()
@@ -54,7 +54,7 @@ const endUndriven = Effect.fnUntraced(function* (state: RunState.RunState, endin
  * Ends a run, and the runs below it before it, if nobody drives it: fails with `RunBusy` otherwise. What has come to an
  * end of its own keeps it. Yields its state then.
  */
-export const ended: (
+export const stopUndriven: (
   runId: string,
   reason: string
 ) => Effect.Effect<RunState.RunState, RunBusy | RunNotFound | RunStoreError, RunStore> = Effect.fnUntraced(
@@ -68,7 +68,7 @@ export const ended: (
     const pool = Option.getOrUndefined(yield* Effect.serviceOption(BudgetPool))
     // If the pool cannot be told now it is told when the run is taken up again.
     yield* Effect.ignore(PoolClaims.settleAgain({ pool }, PoolClaims.lastOf(events)), { log: "Warn" })
-    return yield* endUndriven(state, Inbox.cancelledFor(reason), lease)
+    return yield* stopTree(state, Cancel.endingFor(reason), lease)
   },
   Effect.scoped
 )
@@ -79,9 +79,9 @@ const patience = Schedule.spaced("100 millis").pipe(Schedule.upTo({ duration: "1
 const isBusy = ({ _tag }: RunBusy | RunNotFound | RunStoreError): boolean => _tag === "RunBusy"
 
 /** The same for a run below one that ends: whoever drives it is told, and waited for. */
-const endedBelow = Effect.fnUntraced(function* (runId: string, reason: string) {
+const stopWherever = Effect.fnUntraced(function* (runId: string, reason: string) {
   const store = yield* RunStore
-  const attempt = ended(runId, reason)
+  const attempt = stopUndriven(runId, reason)
   return yield* attempt.pipe(
     Effect.catchTag("RunBusy", () =>
       Effect.andThen(
@@ -97,7 +97,7 @@ const endedBelow = Effect.fnUntraced(function* (runId: string, reason: string) {
 // --- a run that is driven -------------------------------------------------------------------------------------------
 
 /** Ends the run in a call, if it has not ended. Yields its state then. */
-const endOpen = Effect.fnUntraced(function* (
+const stopChild = Effect.fnUntraced(function* (
   journal: Journal.Journal,
   { callId }: RunState.PendingCall,
   isOpen: (child: RunSummary) => boolean
@@ -108,7 +108,7 @@ const endOpen = Effect.fnUntraced(function* (
   if (child === undefined || !isOpen(child)) return undefined
   // Whoever has lost the run has no say about those below it either.
   yield* journal.lease.check
-  return yield* ifStored(endedBelow(childId, stoppedWith(journal.runId)))
+  return yield* ifStored(stopWherever(childId, stoppedWith(journal.runId)))
 })
 
 const isRunning = ({ status }: RunSummary): boolean => status === "running"
@@ -117,8 +117,11 @@ const isRunning = ({ status }: RunSummary): boolean => status === "running"
  * Ends the run in a call that comes to its result without it, if it has not ended: nobody would ever take it up again.
  * Yields its state then; `undefined` if there is no such run.
  */
-export const abandoned = Effect.fnUntraced(function* (journal: Journal.Journal, call: RunState.PendingCall) {
-  const child = yield* endOpen(journal, call, isRunning)
+export const abandonChild = Effect.fnUntraced(function* (
+  journal: Journal.Journal,
+  call: RunState.PendingCall
+) {
+  const child = yield* stopChild(journal, call, isRunning)
   if (child !== undefined) return child
   const stored = yield* ifStored(load(RunState.childId(journal.runId, call.callId)))
   return stored?.state
@@ -128,7 +131,7 @@ export const abandoned = Effect.fnUntraced(function* (journal: Journal.Journal, 
  * Ends a run that is driven: the one place through which it gets its `run_stopped`. A run below it has ended before, as
  * a rule; where it has not, because its driver has died or has left off, it is ended here.
  */
-export const end = Effect.fnUntraced(function* (
+export const stopDriven = Effect.fnUntraced(function* (
   journal: Journal.Journal,
   ending: Ending,
   operations: NonNullable<Of<"run_stopped">["operations"]> = []
@@ -138,8 +141,8 @@ export const end = Effect.fnUntraced(function* (
     (ending.reason === "cancelled" && status === "interrupted" && reason !== "cancelled")
   for (const call of journal.state().pending.filter(continues)) {
     if (call.status === "suspended") continue
-    const child = yield* endOpen(journal, call, isOpen)
-    if (child !== undefined) journal.stage(...untold(call, child))
+    const child = yield* stopChild(journal, call, isOpen)
+    if (child !== undefined) journal.stage(...newUse(call, child))
   }
   yield* journal.commit(stopped(journal, ending, operations))
 })

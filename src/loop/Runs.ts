@@ -27,6 +27,7 @@ import {
 } from "../store/RunStore.ts"
 import * as Allowances from "./Allowances.ts"
 import { ambient } from "./Ambient.ts"
+import * as Cancel from "./Cancel.ts"
 import type { Allowance } from "./ChildRun.ts"
 import { type Definition, limitsOf, prepare, readOutput } from "./Definition.ts"
 import { Drain, isRequested } from "./Drain.ts"
@@ -77,7 +78,7 @@ export interface ResumeOptions {
 }
 
 /** Who else has to do with a run. */
-export interface Surroundings {
+interface Surroundings {
   readonly streaming: boolean
   readonly watcher?: Watcher | undefined
   readonly parent?: Parent | undefined
@@ -272,8 +273,9 @@ const finish = Effect.fnUntraced(function* (definition: Definition, run: RunStat
     return completed
   }
   // A Stop of the fiber does not come here. What was cancelled before it was driven, or left by its driver, is one too.
-  if (run.reason === "cancelled") return yield* Effect.failCause(Inbox.interruption(run.detail ?? ""))
-  if (run.status === "running") return yield* Effect.failCause(Inbox.interruption("its driver was shut down"))
+  if (run.reason === "cancelled") return yield* Effect.failCause(Cancel.interruption(run.detail ?? ""))
+  if (run.status === "running")
+    return yield* Effect.failCause(Cancel.interruption("its driver was shut down"))
   const exit = RunExit.fromState(run)
   return yield* exit ??
     Effect.die(new Error(`run ${run.runId} has stopped as ${run.status}, without a reason`))
@@ -373,7 +375,7 @@ export const cancel = (
   Effect.gen(function* () {
     const store = yield* RunStore
     yield* store.summary(runId)
-    const ended = Effect.asVoid(RunEnd.ended(runId, reason))
+    const ended = Effect.asVoid(RunEnd.stopUndriven(runId, reason))
     yield* Effect.catchTag(ended, "RunBusy", () => store.send(runId, { type: "cancel", reason }))
   })
 

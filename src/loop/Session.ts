@@ -9,10 +9,10 @@ import type { Limits } from "../run/Limits.ts"
 import type { Message } from "../run/Message.ts"
 import type { Ending } from "../run/NextStep.ts"
 import type { Body, Parent } from "../run/RunEvent.ts"
-import * as RunExit from "../run/RunExit.ts"
 import * as RunState from "../run/RunState.ts"
-import { stoppedWith } from "../run/Waiting.ts"
+import { questionOf } from "../run/Waiting.ts"
 import { type Lease, RunStore } from "../store/RunStore.ts"
+import * as Cancel from "./Cancel.ts"
 import * as Inbox from "./Inbox.ts"
 import type { Job } from "./Job.ts"
 import * as Journal from "./Journal.ts"
@@ -34,7 +34,7 @@ export interface Start {
 }
 
 /** What is said to a run that is taken up again. */
-export interface Resumption {
+interface Resumption {
   readonly limits?: Limits | undefined
   readonly message?: string | undefined
   /** The last model call, of which its driver may have died before it could tell the shared budget. */
@@ -103,7 +103,7 @@ export const create = Effect.fnUntraced(function* (job: Job, start: Start, lease
 /** The person's message as the events it stands for: the answer to a question, or a message. */
 const said = (
   state: RunState.RunState,
-  question: ReturnType<typeof RunExit.questionOf>,
+  question: ReturnType<typeof questionOf>,
   message: string | undefined
 ): { messages: Array<Message>; answer?: Body } => {
   if (message === undefined) {
@@ -137,10 +137,10 @@ export const resume = Effect.fnUntraced(function* (
   const store = yield* RunStore
   const { runId } = state
   yield* PoolClaims.settleAgain(job, last)
-  const told = yield* Orphans.unheard(job, state)
+  const news = yield* Orphans.closeBelow(job, state)
   const commands = yield* store.inbox(runId, state.inbox)
   const misfits = yield* Inbox.misfits(job, state, commands)
-  const question = RunExit.questionOf(state)
+  const question = questionOf(state)
   if (message !== undefined && question !== undefined && question.runId !== runId) {
     yield* store.send(question.runId, {
       type: "answer",
@@ -150,7 +150,7 @@ export const resume = Effect.fnUntraced(function* (
   }
   const { answer, messages } = said(state, question, message)
   const journal = yield* Journal.make({ runId, agent: job.agent, from: state, lease, watcher })
-  journal.stage({ type: "run_resumed", inbox: commands.at(-1)?.id ?? state.inbox, messages }, ...told)
+  journal.stage({ type: "run_resumed", inbox: commands.at(-1)?.id ?? state.inbox, messages }, ...news)
   if (limits !== undefined) journal.stage({ type: "limits_changed", limits })
   if (answer !== undefined) journal.stage(answer)
   Inbox.takeIn(journal, commands, misfits)
@@ -161,20 +161,12 @@ export const resume = Effect.fnUntraced(function* (
       journal,
       lost.filter((call) => call.reconcile === true)
     )
-    yield* RunEnd.end(journal, stays)
+    yield* RunEnd.stopDriven(journal, stays)
     return journal.state()
   }
-  const voided = withParent && state.parent !== undefined ? stoppedWith(state.parent.runId) : undefined
-  const { detail, reason, status } = state
-  // Somebody pressed Stop, and the driver was gone or on its way out, or this one was not listening yet. A run that has
-  // obeyed a Stop, or came to a limit before it, was resumed after that.
-  const isOpen = status === "running" || (status === "interrupted" && reason !== "cancelled")
-  const since = isOpen || (reason === "cancelled" && detail === voided) ? state.inbox : sent
-  const cancel = commands.find(
-    ({ command, id }) => command.type === "cancel" && id > (command.reason === voided ? sent : since)
-  )
-  if (cancel?.command.type === "cancel") {
-    yield* RunEnd.end(journal, Inbox.cancelledFor(cancel.command.reason))
+  const stop = Cancel.toObey(state, commands, { sent, withParent })
+  if (stop !== undefined) {
+    yield* RunEnd.stopDriven(journal, Cancel.endingFor(stop.reason))
     return journal.state()
   }
   yield* drive(job, journal, state.parent)

@@ -8,7 +8,7 @@ import { textOf } from "../run/Message.ts"
 import type { Suspension } from "../run/RunEvent.ts"
 import * as RunExit from "../run/RunExit.ts"
 import * as RunState from "../run/RunState.ts"
-import { suspends } from "../run/Waiting.ts"
+import * as Waiting from "../run/Waiting.ts"
 import { load, RunBusy, RunStoreError } from "../store/RunStore.ts"
 import { CurrentCall } from "../tool/CurrentCall.ts"
 import * as ToolFailure from "../tool/ToolFailure.ts"
@@ -23,13 +23,13 @@ import * as Runs from "./Runs.ts"
 import * as Words from "./Words.ts"
 
 const suspensionOf = (run: RunState.RunState, reason: Suspension["reason"]): Suspension => {
-  const question = RunExit.questionOf(run)
+  const question = Waiting.questionOf(run)
   return {
     runId: run.runId,
     reason,
     detail: run.detail ?? "",
-    approvals: RunExit.approvalsOf(run),
-    unknown: RunExit.unknownOf(run),
+    approvals: Waiting.approvalsOf(run),
+    unknown: Waiting.unknownOf(run),
     ...(question === undefined ? undefined : { question })
   }
 }
@@ -126,7 +126,7 @@ export const call = (
       const lost = first._tag === "Cancelled" ? RunState.unknownOutcomes(first.run) : []
       const isOpen = lost.some((call) => call.reconcile === true && call.reconciled !== true)
       const ending = isOpen ? yield* drive : first
-      const waits = link === undefined || ending._tag === "Completed" || suspends(ending.run.reason)
+      const waits = link === undefined || ending._tag === "Completed" || Waiting.suspends(ending.run.reason)
       return { ending, left: waits ? undefined : yield* LeftUnknown.suspensionOf(ending.run) }
     })
     const { ending, left } = yield* Effect.catch(settled, (error) =>
@@ -137,7 +137,7 @@ export const call = (
     const words = Words.childEnded(definition.name, reasonOf(ending), found(ending.run))
     if (link === undefined) return yield* ToolFailure.recoverable(words)
     const { reason } = ending.run
-    const suspension = left ?? (suspends(reason) ? suspensionOf(ending.run, reason) : undefined)
+    const suspension = left ?? (Waiting.suspends(reason) ? suspensionOf(ending.run, reason) : undefined)
     return yield* signal(
       suspension === undefined
         ? { _tag: "ChildEnded", content: words, detail: ending.message }

@@ -198,7 +198,7 @@ const withChild = Effect.fnUntraced(function* <A extends ToolOutcome.Outcome>(
 ) {
   // A Stop that comes meanwhile finds a call that goes on when the run does.
   onDesk.brought = undefined
-  const child = yield* RunEnd.abandoned(journal, call)
+  const child = yield* RunEnd.abandonChild(journal, call)
   if (child === undefined) return outcome
   onDesk.child = useOf(child)
   // That it cannot be taken up is a mistake of its maker, who would never hear of it.
@@ -306,7 +306,11 @@ export const cutOff = (
   }
   const fields: Fields =
     effect === "write"
-      ? { content: Words.outcomeUnknown(tool, left), disposition: "unknown", ...EvidenceNotes.told(evidence) }
+      ? {
+          content: Words.outcomeUnknown(tool, left),
+          disposition: "unknown",
+          ...EvidenceNotes.asResult(evidence)
+        }
       : // What runs again tells again what it has seen.
         { content: Words.cancelled(tool, left), disposition: "cancelled" }
   return [ToolOutcome.answer(journal, onDesk, call, fields)]

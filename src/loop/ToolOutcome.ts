@@ -198,7 +198,7 @@ export const judge = (
 ): Verdict => {
   const { callId, tool } = call
   const { permanent, toolErrors } = job.policy
-  const told = EvidenceNotes.told(onDesk.evidence)
+  const told = EvidenceNotes.asResult(onDesk.evidence)
 
   const result = (
     raw: string,

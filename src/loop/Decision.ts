@@ -6,11 +6,11 @@ import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
-import * as Nesting from "./loop/Nesting.ts"
-import * as Words from "./loop/Words.ts"
-import type { Command, Decide, Numbered } from "./run/Command.ts"
-import { isVoid } from "./run/Expiry.ts"
-import { type RunNotFound, RunStore, RunStoreError } from "./store/RunStore.ts"
+import type { Command, Decide, Numbered } from "../run/Command.ts"
+import { isVoid } from "../run/Expiry.ts"
+import { type RunNotFound, RunStore, RunStoreError } from "../store/RunStore.ts"
+import * as Nesting from "./Nesting.ts"
+import * as Words from "./Words.ts"
 
 /** What a person decides about a call. */
 export type Decision =

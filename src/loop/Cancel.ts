@@ -1,0 +1,85 @@
+/**
+ * A Stop of a run: the interruption of its driver or a command in its inbox, and the ending that either becomes.
+ */
+import * as Cause from "effect/Cause"
+import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import * as Stream from "effect/Stream"
+import type { Cancel, Numbered } from "../run/Command.ts"
+import type { Ending } from "../run/NextStep.ts"
+import type { RunState } from "../run/RunState.ts"
+import { stoppedWith } from "../run/Waiting.ts"
+import { RunStore } from "../store/RunStore.ts"
+import type { Journal } from "./Journal.ts"
+
+/**
+ * Why a run is cancelled: annotate an interruption of the run's fiber with it, and it becomes the detail of the ending.
+ *
+ * @example
+ * ```ts
+ * import { Context, Fiber } from "effect"
+ * import { Agent } from "checkrein"
+ *
+ * declare const fiber: Fiber.Fiber<unknown, unknown>
+ *
+ * const stop = Fiber.interruptAs(fiber, undefined, Context.make(Agent.CancelReason, "user pressed Stop"))
+ * ```
+ */
+export const CancelReason = Context.Reference<string | undefined>("checkrein/CancelReason", {
+  defaultValue: () => undefined
+})
+
+/** An interruption that carries its reason. */
+export const interruption = (reason: string): Cause.Cause<never> =>
+  Cause.annotate(Cause.interrupt(), Context.make(CancelReason, reason))
+
+/** The reason that an interruption carries, if it does. */
+export const reasonOf = (cause: Cause.Cause<unknown>): string | undefined =>
+  Context.get(Cause.annotations(cause), CancelReason)
+
+/** How a run ends that was cancelled. */
+export const endingFor = (reason: string): Ending => ({
+  status: "interrupted",
+  reason: "cancelled",
+  detail: reason
+})
+
+const isCancel = (command: Numbered["command"]): command is Cancel => command.type === "cancel"
+
+/** The first Stop among commands, of those for which `counts` holds. */
+export const among = (
+  commands: ReadonlyArray<Numbered>,
+  counts: (cancel: Cancel, id: number) => boolean = () => true
+): Cancel | undefined => {
+  for (const { command, id } of commands) if (isCancel(command) && counts(command, id)) return command
+  return undefined
+}
+
+/** Waits until a run is sent a Stop, and then interrupts with its reason. */
+export const received = Effect.fnUntraced(function* (journal: Journal) {
+  const store = yield* RunStore
+  const inbox = store.watchInbox(journal.runId, journal.state().inbox)
+  const stop = among(
+    Option.toArray(yield* Stream.runHead(Stream.filter(inbox, (each) => isCancel(each.command))))
+  )
+  return yield* stop === undefined ? Effect.never : Effect.failCause(interruption(stop.reason))
+})
+
+/**
+ * The Stop that whoever takes a run up has to obey, among the commands that nobody has taken in yet: the last driver was
+ * gone or on its way out when it came, or this one is not listening yet. `sent` is the number of the last command from
+ * before the run was taken up. What is older counts no more where the run has obeyed a Stop or come to a limit since, for
+ * it was resumed after that; nor does a Stop that came with one of the run above it, where that takes it up again.
+ */
+export const toObey = (
+  { detail, parent, reason, status }: RunState,
+  commands: ReadonlyArray<Numbered>,
+  { sent, withParent }: { readonly sent: number; readonly withParent: boolean }
+): Cancel | undefined => {
+  const revoked = withParent && parent !== undefined ? stoppedWith(parent.runId) : undefined
+  const isOpen = status === "running" || (status === "interrupted" && reason !== "cancelled")
+  const isRevoked = reason === "cancelled" && detail === revoked
+  const others = isOpen || isRevoked ? 0 : sent
+  return among(commands, (cancel, id) => id > (cancel.reason === revoked ? sent : others))
+}
