@@ -1,4 +1,5 @@
 /** The version of what is stored as JSON: what a newer build has written is refused by name, whatever else it says. */
+import * as Result from "effect/Result"
 
 /** Why something stored cannot be read. */
 export interface Refusal {
@@ -28,4 +29,12 @@ export const refusal = (v: unknown, newest: number): Refusal | undefined => {
         kind: "newer_version",
         problem: `it has version ${v}, and this build reads up to ${newest}; upgrade checkrein`
       }
+}
+
+/** The object of which a text is the JSON. What does not say its version is of the first. */
+export const read = (text: string, newest: number): Result.Result<Record<string, unknown>, Refusal> => {
+  const json = parse(text)
+  if (json === undefined) return Result.fail({ kind: "corrupt", problem: "it is not JSON" })
+  const refused = refusal(json.v ?? 1, newest)
+  return refused === undefined ? Result.succeed(json) : Result.fail(refused)
 }

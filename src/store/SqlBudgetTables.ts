@@ -9,6 +9,7 @@ import type * as SqlClient from "effect/sql/SqlClient"
 import type * as SqlConnection from "effect/sql/SqlConnection"
 import * as Limits from "../run/Limits.ts"
 import * as Money from "../run/Money.ts"
+import * as Version from "../run/Version.ts"
 import { type Amounts, BudgetPoolError } from "./BudgetPool.ts"
 import { nothing } from "./BudgetRules.ts"
 import { nowText } from "./SqlLeases.ts"
@@ -33,15 +34,25 @@ const amountsOf = (row: Row): Amounts => ({
   toolCalls: Number(row.tool_calls)
 })
 
-const decodeLimits = Schema.decodeUnknownResult(Schema.fromJsonString(Limits.Limits))
+/** The version of the limits that this build writes: one that knows fewer of them must not go by those it knows. */
+const version = 1
 
-const corrupt = (pool: string, problem: string) => new BudgetPoolError({ pool, kind: "corrupt", problem })
+const decodeLimits = Schema.decodeUnknownResult(Limits.Limits)
+
+const limitsOf = (text: unknown): Result.Result<Limits.Limits, Version.Refusal> =>
+  Result.flatMap(Version.read(String(text), version), (json) =>
+    Result.mapError(decodeLimits(json), ({ message }) => ({ kind: "corrupt", problem: message }))
+  )
 
 const storedOf = (pool: string, row: Row | undefined): Result.Result<Stored, BudgetPoolError> => {
-  if (row === undefined) return Result.fail(corrupt(pool, "it is gone from the database; open it again"))
-  return Result.mapBoth(decodeLimits(row.limits), {
+  if (row === undefined) {
+    const problem = "it is gone from the database; open it again"
+    return Result.fail(new BudgetPoolError({ pool, kind: "corrupt", problem }))
+  }
+  return Result.mapBoth(limitsOf(row.limits), {
     onSuccess: (limits) => ({ limits, used: amountsOf(row) }),
-    onFailure: (error) => corrupt(pool, `its limits cannot be read: ${error.message}`)
+    onFailure: ({ kind, problem }) =>
+      new BudgetPoolError({ pool, kind, problem: `its limits cannot be read: ${problem}` })
   })
 }
 
@@ -96,7 +107,7 @@ export const make = (sql: SqlClient.SqlClient, pool: string, leaseMs: number) =>
     /** Makes the pool, or gives it other limits, and forgets what holders that died have left. */
     open: (execute: Execute, limits: Limits.Limits) =>
       Effect.andThen(
-        execute(texts.open, [pool, JSON.stringify(limits)]),
+        execute(texts.open, [pool, JSON.stringify({ v: version, ...limits })]),
         Effect.asVoid(execute(texts.clean, [pool]))
       ),
 

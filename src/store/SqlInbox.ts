@@ -19,16 +19,17 @@ const decodeCommand = Schema.decodeUnknownResult(Command)
 export const encode = (command: Command): string => JSON.stringify({ v: version, ...command })
 
 const read = (text: string): Result.Result<Command, Version.Refusal> => {
-  const json = Version.parse(text)
-  if (json === undefined) return Result.fail({ kind: "corrupt", problem: "it is not JSON" })
-  const { type, v = 1 } = json
-  const refused = Version.refusal(v, version)
-  if (refused !== undefined) return Result.fail(refused)
+  const json = Version.read(text, version)
+  if (Result.isFailure(json)) return Result.fail(json.failure)
+  const { type } = json.success
   if (typeof type === "string" && !types.has(type)) {
     const problem = `this build knows no command of the type ${JSON.stringify(type)}; upgrade checkrein`
     return Result.fail({ kind: "newer_version", problem })
   }
-  return Result.mapError(decodeCommand(json), ({ message }) => ({ kind: "corrupt", problem: message }))
+  return Result.mapError(decodeCommand(json.success), ({ message }) => ({
+    kind: "corrupt",
+    problem: message
+  }))
 }
 
 /** The command of a row of a run's inbox. */

@@ -377,6 +377,35 @@ describeDatabases((database) => {
         }
       }))
 
+    test("limits that a newer build has set, of which this one would pass some over", (sql) =>
+      Effect.gen(function* () {
+        const pool = yield* SqlBudgetPool.make("team-a", { usd: 2 })
+        yield* pool.claimCall(call("a"))
+        yield* sql`UPDATE checkrein_pools SET limits = '{"v":2,"usd":2,"onlyOn":"weekdays"}'`
+        const refused = yield* Effect.forEach(
+          [
+            pool.claimCall(call("b")),
+            Effect.scoped(pool.hold(hold("b", 1))),
+            pool.settle({ key: "b", usd: 1, tokens: 0 }),
+            pool.status
+          ],
+          (claim) => Effect.flip(Effect.asVoid<unknown, unknown, never>(claim))
+        )
+        for (const failure of refused)
+          expect(failure).toMatchObject({
+            _tag: "BudgetPoolError",
+            kind: "newer_version",
+            problem: expect.stringMatching(/^its limits cannot be read: it has version 2.*upgrade checkrein/)
+          })
+        // What was set before limits had a version.
+        yield* sql`UPDATE checkrein_pools SET limits = '{"usd":2}'`
+        expect(yield* pool.status).toMatchObject({ limits: { usd: 2 }, used: { toolCalls: 1, usd: 0 } })
+        // Whoever opens the pool sets limits for everybody.
+        yield* sql`UPDATE checkrein_pools SET limits = '{"v":2}'`
+        const reopened = yield* SqlBudgetPool.make("team-a", { usd: 3 })
+        expect(yield* reopened.status).toMatchObject({ limits: { usd: 3 }, used: { toolCalls: 1 } })
+      }))
+
     test("tables of a newer build", (sql) =>
       Effect.gen(function* () {
         yield* SqlBudgetPool.make("team-a", {})
