@@ -215,19 +215,24 @@ export const drive = Effect.fnUntraced(function* (job: Job, journal: Journal) {
   const drain = yield* Drain
   // A run ends once: whatever comes while its last event is being stored comes too late.
   const hasStopped = () => journal.state().status !== "running"
-  yield* Effect.raceFirst(interpret(job, journal, desk), Cancel.received(journal)).pipe(
-    Effect.raceFirst(journal.lease.lost),
+  const broken = (cause: Cause.Cause<unknown>) => {
+    const problem = "the store, or the budget that the run shares, broke down"
+    const { runId } = journal
+    return Effect.fail(new RunStoreError({ runId, kind: "unavailable", problem, cause: Cause.squash(cause) }))
+  }
+  const calledOff = Effect.raceFirst(Cancel.received(journal), journal.lease.lost)
+  yield* Effect.raceFirst(
+    interpret(job, journal, desk),
+    Effect.catchCauseIf(calledOff, Cause.hasDies, broken)
+  ).pipe(
     Effect.catchCause((cause) => {
       if (hasStopped()) {
         // What its caller hears is the run's own end, or why that could not be stored.
         const told = Effect.logWarning(`run ${journal.runId} had stopped when this came`, cause)
         return Effect.andThen(Cause.hasDies(cause) ? told : Effect.void, journal.commit())
       }
-      if (Cause.hasInterruptsOnly(cause) && Cancel.reasonOf(cause) === undefined) {
-        // Who stops the run interrupts this fiber, which does not come here then, or says why.
-        const problem = "the store, or the budget that the run shares, has interrupted itself"
-        return Effect.fail(new RunStoreError({ runId: journal.runId, kind: "unavailable", problem }))
-      }
+      // Who stops the run interrupts this fiber, which does not come here then, or says why: this has interrupted itself.
+      if (Cause.hasInterruptsOnly(cause) && Cancel.reasonOf(cause) === undefined) return broken(cause)
       if (!Cause.hasDies(cause)) return Effect.failCause(cause)
       cutOff(job, journal, desk)
       const error = Cause.squash(cause)

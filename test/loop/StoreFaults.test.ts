@@ -452,14 +452,17 @@ describe("a store that fails elsewhere", () => {
   const lease = (store: Store, over: Partial<RunStore.Lease>): Partial<Store> => ({
     lease: (runId) => Effect.map(store.lease(runId), (lease) => ({ ...lease, ...over }))
   })
-  const selfInterrupting: Record<string, (store: Store) => Partial<Store>> = {
-    "watching the inbox": () => ({ watchInbox: () => Stream.fromEffect(Effect.interrupt) }),
-    "reading the inbox": () => ({ inbox: () => Effect.interrupt }),
-    "keeping the lease": (store) => lease(store, { lost: Effect.interrupt }),
-    "checking the lease": (store) => lease(store, { check: Effect.interrupt })
+  const bug = Effect.die(new Error("a bug"))
+  const breaking: Record<string, (store: Store) => Partial<Store>> = {
+    "watching the inbox interrupts itself": () => ({ watchInbox: () => Stream.fromEffect(Effect.interrupt) }),
+    "watching the inbox dies": () => ({ watchInbox: () => Stream.fromEffect(bug) }),
+    "reading the inbox interrupts itself": () => ({ inbox: () => Effect.interrupt }),
+    "keeping the lease interrupts itself": (store) => lease(store, { lost: Effect.interrupt }),
+    "keeping the lease dies": (store) => lease(store, { lost: bug }),
+    "checking the lease interrupts itself": (store) => lease(store, { check: Effect.interrupt })
   }
-  for (const [what, over] of Object.entries(selfInterrupting)) {
-    it.effect(`${what} interrupts itself: RunStoreError, and nobody has stopped the run`, () =>
+  for (const [what, over] of Object.entries(breaking)) {
+    it.effect(`${what}: RunStoreError, and the run has neither failed nor been stopped`, () =>
       Effect.gen(function* () {
         const script = [call("slow_read", { path: "a" }), call("delete_file", { path: "d" })]
         const w = yield* world(script, { store: (store) => ({ ...store, ...over(store) }) })
