@@ -35,6 +35,7 @@ import * as Inbox from "./Inbox.ts"
 import type { Job } from "./Job.ts"
 import type { Watcher } from "./Journal.ts"
 import * as LeftUnknown from "./LeftUnknown.ts"
+import { ifStored } from "./Orphans.ts"
 import * as PoolClaims from "./PoolClaims.ts"
 import {
   AgentMismatch,
@@ -90,7 +91,9 @@ interface Surroundings {
 export const alone: Surroundings = { streaming: false }
 
 type Finished = RunExit.Completed<unknown>
-type Failures = RunExit.RunExit | RunBusy | RunStoreError | Refused
+/** How it fails that no run has started or gone on. */
+type Outside = RunBusy | RunStoreError | Refused
+type Failures = RunExit.RunExit | Outside
 
 const ready = Effect.fnUntraced(function* (
   definition: Definition,
@@ -170,9 +173,6 @@ const opening = Effect.fnUntraced(function* (
   return { job, start }
 })
 
-const startNew = (lease: Lease, ...opened: Parameters<typeof opening>) =>
-  Effect.flatMap(opening(...opened), ({ job, start }) => Session.start(job, start, lease, opened[4].watcher))
-
 /** The limits with which a run goes on, where they are not those that it had. */
 const changedLimits = Effect.fnUntraced(function* (
   definition: Definition,
@@ -180,13 +180,10 @@ const changedLimits = Effect.fnUntraced(function* (
   limits: LimitsInput | undefined,
   allowance: Allowance | undefined
 ) {
-  if (allowance === undefined && limits === undefined) return undefined
-  const changed =
-    allowance === undefined
-      ? yield* Effect.fromResult(
-          fromInput(override(toInput(state.limits), limits === undefined ? {} : limits))
-        )
-      : Allowances.renew(state, yield* limitsOf(definition), allowance)
+  let changed: Limits
+  if (allowance !== undefined) changed = Allowances.renew(state, yield* limitsOf(definition), allowance)
+  else if (limits === undefined) return undefined
+  else changed = yield* Effect.fromResult(fromInput(override(toInput(state.limits), limits)))
   // In the form in which a user writes them, where a run that ends by a date has no time beside it.
   return Equal.equals(toInput(changed), toInput(state.limits)) ? undefined : changed
 })
@@ -263,7 +260,14 @@ const heed = Effect.fnUntraced(function* (
   return state
 })
 
-const finish = Effect.fnUntraced(function* (definition: Definition, run: RunState) {
+/** The answer of a run that has stopped, or how it fails to give one. */
+const finish = Effect.fnUntraced(function* (
+  lease: Lease,
+  definition: Definition,
+  stopped: RunState,
+  around: Surroundings
+) {
+  const run = yield* heed(lease, definition, stopped, around)
   if (run.status === "completed") {
     const completed: Finished = {
       _tag: "Completed",
@@ -288,11 +292,7 @@ const givenId = ({ runId }: RunOptions, { parent }: Surroundings) => {
   return refused === undefined ? Effect.succeed(runId) : Effect.fail(refused)
 }
 
-/** A stored run of this id, if there is one. */
-const storedRun = (runId: string | undefined) =>
-  runId === undefined ? Effect.undefined : Effect.catchTag(load(runId), "RunNotFound", () => Effect.undefined)
-
-type Erased<E> = Effect.Effect<Finished, E, LanguageModel.LanguageModel | RunStore>
+type Erased<A, E> = Effect.Effect<A, E, LanguageModel.LanguageModel | RunStore>
 
 /** Starts a run, or takes it up where it is if one of this id is stored. */
 export const run = (
@@ -300,20 +300,23 @@ export const run = (
   input: string | ReadonlyArray<Message>,
   options: RunOptions,
   around: Surroundings
-): Erased<Failures> =>
+): Erased<Finished, Failures> =>
   Effect.gen(function* () {
     const store = yield* RunStore
     const given = yield* givenId(options, around)
     const runId = given ?? randomUUID()
     const lease = yield* store.lease(runId)
     const sent = given === undefined ? 0 : yield* Inbox.lastSent(runId)
-    const stored = yield* storedRun(given)
-    const state =
-      stored === undefined
-        ? yield* startNew(lease, definition, runId, input, options, around)
-        : yield* takeUp(lease, definition, found(stored), { limits: options.limits }, around, sent)
-    return yield* finish(definition, yield* heed(lease, definition, state, around))
-  }).pipe(Effect.scoped, definition.provided, ambientFailures)
+    const stored = given === undefined ? undefined : yield* ifStored(load(given))
+    if (stored !== undefined) {
+      const { limits } = options
+      const stopped = yield* takeUp(lease, definition, found(stored), { limits }, around, sent)
+      return yield* finish(lease, definition, stopped, around)
+    }
+    const { job, start } = yield* opening(definition, runId, input, options, around)
+    const stopped = yield* Session.start(job, start, lease, around.watcher)
+    return yield* finish(lease, definition, stopped, around)
+  }).pipe(Effect.scoped, definition.provided, ambientFailures<Finished, Failures>)
 
 /** Takes a stored run up again. */
 export const resume = (
@@ -321,14 +324,14 @@ export const resume = (
   runId: string,
   options: ResumeOptions,
   around: Surroundings
-): Erased<Failures | RunNotFound> =>
+): Erased<Finished, Failures> =>
   Effect.gen(function* () {
     const store = yield* RunStore
     const lease = yield* store.lease(runId)
     const sent = yield* Inbox.lastSent(runId)
     const stopped = yield* takeUp(lease, definition, found(yield* load(runId)), options, around, sent)
-    return yield* finish(definition, yield* heed(lease, definition, stopped, around))
-  }).pipe(Effect.scoped, definition.provided, ambientFailures)
+    return yield* finish(lease, definition, stopped, around)
+  }).pipe(Effect.scoped, definition.provided, ambientFailures<Finished, Failures>)
 
 /** Whoever stores a run of the same id at the same moment needs about as long as it takes to store one. */
 const untilStored = Schedule.spaced("20 millis").pipe(Schedule.upTo({ duration: "1 second" }))
@@ -341,13 +344,13 @@ export const create = (
   definition: Definition,
   input: string | ReadonlyArray<Message>,
   options: RunOptions
-): Effect.Effect<string, Failures, LanguageModel.LanguageModel | RunStore> =>
+): Erased<string, Outside> =>
   Effect.gen(function* () {
     const store = yield* RunStore
     const given = yield* givenId(options, alone)
     const runId = given ?? randomUUID()
     const isStored = Effect.gen(function* () {
-      const stored = yield* storedRun(given)
+      const stored = given === undefined ? undefined : yield* ifStored(load(given))
       if (stored === undefined || stored.state.agent === definition.name) return stored !== undefined
       return yield* mismatch(definition, runId, `it is a run of ${stored.state.agent}`)
     })
@@ -361,7 +364,7 @@ export const create = (
     const isBusy = (error: unknown) => error instanceof RunBusy
     yield* Effect.retry(Effect.scoped(stored), { while: isBusy, schedule: untilStored })
     return runId
-  }).pipe(definition.provided, ambientFailures)
+  }).pipe(definition.provided, ambientFailures<string, Outside>)
 
 /**
  * Stops a run, whoever drives it: its driver is told, and does so within a second; a run that nobody drives is stopped
@@ -380,5 +383,5 @@ export const cancel = (
   })
 
 /** The failures and services of an erased toolkit and of provided layers are in the type of the `Agent` around it. */
-const ambientFailures = <A>(effect: Effect.Effect<A, unknown, unknown>): Effect.Effect<A, Failures> =>
-  ambient(effect) as Effect.Effect<A, Failures>
+const ambientFailures = <A, E>(effect: Effect.Effect<A, unknown, unknown>): Effect.Effect<A, E> =>
+  ambient(effect) as Effect.Effect<A, E>
