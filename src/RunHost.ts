@@ -5,24 +5,16 @@
  * A host drives the agents that it was given, and no more runs at a time than it may; the others wait in the store, where
  * a host of another process finds them if this one dies. A sub-agent runs within its parent and needs no place of its own.
  */
-import * as Cause from "effect/Cause"
 import * as Context from "effect/Context"
-import * as Deferred from "effect/Deferred"
-import type * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
-import * as Fiber from "effect/Fiber"
-import * as FiberSet from "effect/FiberSet"
 import * as Layer from "effect/Layer"
 import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
-import * as Semaphore from "effect/Semaphore"
 import * as Stream from "effect/Stream"
 import * as Agent from "./Agent.ts"
-import { ambient } from "./loop/Ambient.ts"
-import { Drain } from "./loop/Drain.ts"
+import * as Drivers from "./loop/Drivers.ts"
 import type { Message } from "./run/Message.ts"
 import type { RunEvent } from "./run/RunEvent.ts"
-import { isRunExit } from "./run/RunExit.ts"
 import {
   type ListOptions,
   type RunBusy,
@@ -33,6 +25,8 @@ import {
   rootOf
 } from "./store/RunStore.ts"
 
+export type { Options, Shutdown } from "./loop/Drivers.ts"
+
 /** The host was not given an agent of this name. */
 export class UnknownAgent extends Schema.TaggedError<UnknownAgent>()("UnknownAgent", {
   agent: Schema.String,
@@ -41,25 +35,6 @@ export class UnknownAgent extends Schema.TaggedError<UnknownAgent>()("UnknownAge
   override get message(): string {
     return `this host has no agent ${this.agent}; it has ${this.known.join(", ") || "none"}`
   }
-}
-
-/** What to do about the runs of a host that is shut down. */
-export interface Shutdown {
-  /**
-   * What becomes of the turns and tools that are running: `finish` (default) lets them come to their end, `interrupt`
-   * stops them. Either way nothing new begins, and every run stands as if its driver had died between two calls:
-   * `recover` takes it over, here or elsewhere, at once.
-   */
-  readonly running?: "finish" | "interrupt" | undefined
-  /** How long `finish` waits before it interrupts. Default 30 seconds. */
-  readonly grace?: Duration.Input | undefined
-}
-
-/** How a host drives runs. */
-export interface Options {
-  /** How many runs are driven at a time. Default 16. */
-  readonly concurrency?: number | undefined
-  readonly shutdown?: Shutdown | undefined
 }
 
 /** What a host could not do for a run: its store failed, or its agent cannot be run as it is. */
@@ -142,29 +117,6 @@ export class RunHost extends Context.Service<
   }
 >()("checkrein/RunHost") {}
 
-interface Drive {
-  readonly options: Agent.ResumeOptions
-  /** Whether to drive the run although it has stopped. */
-  readonly again: boolean
-}
-
-/** A run that is driven here, or that waits for its turn. */
-interface Driver {
-  readonly done: Deferred.Deferred<void>
-  /** How many events the run had when it was taken up; `undefined` before that. */
-  from: number | undefined
-  /** What was asked for; a Stop that comes before the run is taken up leaves nothing to do. */
-  how: Drive
-  /** What was asked for after the run had stopped or was deleted, while its driver was still on its way out. */
-  next: Drive | undefined
-}
-
-/** Drives a run only as far as nobody has stopped it. */
-const onlyUnstopped: Drive = { options: {}, again: false }
-
-/** How long to wait for a driver elsewhere that is on its way out. */
-const untilFree = "100 millis"
-
 /** How often to look whether a run that is waited for still has a driver: one that has died tells nobody. */
 const lookEvery = "1 second"
 
@@ -196,29 +148,17 @@ const lookEvery = "1 second"
  */
 export const layer = <const Agents extends ReadonlyArray<Agent.Agent<unknown, never, unknown>>>(
   agents: Agents,
-  options: Options = {}
+  options: Drivers.Options = {}
 ): Layer.Layer<RunHost, never, RunStore | Agent.Services<Agents[number]>> =>
   Layer.effect(RunHost, make(agents, options))
 
 const make = Effect.fnUntraced(function* <
   const Agents extends ReadonlyArray<Agent.Agent<unknown, never, unknown>>
->(agents: Agents, { concurrency = 16, shutdown = {} }: Options) {
+>(agents: Agents, options: Drivers.Options) {
   const store = yield* RunStore
   const context = yield* Effect.context<RunStore | Agent.Services<Agents[number]>>()
   const byName = new Map(agents.map((agent) => [agent.name, agent]))
-  const slots = yield* Semaphore.make(concurrency)
-  const drain = yield* Deferred.make<void>()
-  const fibers = yield* FiberSet.make<void, never>()
-  const drivers = new Map<string, Driver>()
-
-  /** With what is around the host alone: nothing that stands around one of its calls belongs to a run. */
-  const here = <A, E>(
-    effect: Effect.Effect<A, E, unknown>,
-    given: RunStore["Service"] = store
-  ): Effect.Effect<A, E> =>
-    Effect.updateContext(ambient(effect), () =>
-      Context.add(Context.add(context, Drain, drain), RunStore, given)
-    )
+  const drivers = yield* Drivers.make(options, context)
   const inStore = <A, E>(effect: Effect.Effect<A, E, RunStore>): Effect.Effect<A, E> =>
     Effect.provideService(effect, RunStore, store)
 
@@ -228,87 +168,6 @@ const make = Effect.fnUntraced(function* <
       ? Effect.fail(new UnknownAgent({ agent: name, known: [...byName.keys()] }))
       : Effect.succeed(agent)
   }
-
-  const finished = (runId: string) => (cause: Cause.Cause<unknown>) => {
-    const failure = Cause.findErrorOption(cause)
-    const ended = Cause.hasInterruptsOnly(cause) || (failure._tag === "Some" && isRunExit(failure.value))
-    return ended
-      ? Effect.logDebug(`run ${runId} has stopped`, cause)
-      : Effect.logError(`run ${runId} is not driven any more, and has not stopped`, cause)
-  }
-
-  const isLeaving = Effect.sync(() => Deferred.isDoneUnsafe(drain))
-
-  /** Drives a run until it stops; says whether it could not, because somebody else is still on the way out of it. */
-  const attempt = (agent: Agents[number], runId: string, driver: Driver) =>
-    Effect.gen(function* () {
-      if (yield* isLeaving) return false
-      const { seq, status } = yield* store.summary(runId)
-      const { again, options } = driver.how
-      if (!again && status !== "running") return false
-      driver.from = seq
-      yield* ambient(Agent.resume(agent, runId, options))
-      return false
-    }).pipe(
-      Effect.catchTag("RunBusy", () =>
-        Effect.gen(function* () {
-          yield* Effect.logDebug(`run ${runId} is driven by somebody else`)
-          return driver.how.again && (yield* store.summary(runId)).status !== "running"
-        })
-      ),
-      Effect.catchCause((cause) => Effect.as(finished(runId)(cause), false)),
-      slots.withPermit
-    )
-
-  /** Whether there is something to be done next for a run; without that its driver is gone, in the same moment. */
-  const hasNext = (runId: string, driver: Driver): boolean => {
-    const { next } = driver
-    if (next === undefined) {
-      drivers.delete(runId)
-      return false
-    }
-    driver.from = undefined
-    driver.how = next
-    driver.next = undefined
-    return true
-  }
-
-  /** Whether a run has stopped and nobody has asked for more: to find that out nobody waits for a place. */
-  const isOver = (runId: string, driver: Driver) =>
-    Effect.match(store.summary(runId), {
-      onFailure: () => false,
-      onSuccess: ({ status }) => status !== "running" && !driver.how.again
-    })
-
-  const drive = (agent: Agents[number], runId: string, driver: Driver) =>
-    Effect.gen(function* () {
-      let goesOn = true
-      while (goesOn) {
-        const isBusy: boolean = yield* attempt(agent, runId, driver)
-        if (isBusy && !(yield* isLeaving)) {
-          yield* Effect.raceFirst(Effect.sleep(untilFree), Deferred.await(drain))
-          continue
-        }
-        goesOn = hasNext(runId, driver)
-        while (goesOn && (yield* isOver(runId, driver))) goesOn = hasNext(runId, driver)
-      }
-    }).pipe(
-      Effect.ensuring(
-        Effect.suspend(() => {
-          if (drivers.get(runId) === driver) drivers.delete(runId)
-          return Deferred.succeed(driver.done, undefined)
-        })
-      )
-    )
-
-  /** Has a run driven, if it is not driven here already. */
-  const submit = (agent: Agents[number], runId: string, how: Drive) =>
-    Effect.suspend(() => {
-      if (drivers.has(runId)) return Effect.void
-      const driver: Driver = { done: Deferred.makeUnsafe(), from: undefined, how, next: undefined }
-      drivers.set(runId, driver)
-      return Effect.asVoid(here(FiberSet.run(fibers, drive(agent, runId, driver))))
-    })
 
   /** The store as a caller sees it, who may have a transaction open: then nothing is begun, and nobody waits for its end. */
   const storeOf = (caller: Context.Context<never>): RunStore["Service"] => ({
@@ -337,16 +196,6 @@ const make = Effect.fnUntraced(function* <
       return true
     })
 
-  yield* Effect.addFinalizer(() =>
-    Effect.gen(function* () {
-      yield* Deferred.succeed(drain, undefined)
-      if (shutdown.running !== "interrupt") {
-        yield* Effect.timeoutOption(FiberSet.awaitEmpty(fibers), shutdown.grace ?? "30 seconds")
-      }
-      yield* Fiber.interruptAll(fibers)
-    })
-  )
-
   const recover = Effect.gen(function* () {
     const taken: Array<string> = []
     let before: RunSummary | undefined
@@ -356,7 +205,7 @@ const make = Effect.fnUntraced(function* <
         const agent = byName.get(name)
         if (agent === undefined || parent !== undefined || drivers.has(runId)) continue
         if (yield* store.isDriven(runId)) continue
-        yield* submit(agent, runId, onlyUnstopped)
+        yield* drivers.recover(agent, runId)
         taken.push(runId)
       }
       before = page.at(-1)
@@ -369,11 +218,8 @@ const make = Effect.fnUntraced(function* <
       Effect.gen(function* () {
         const agent = yield* agentOf(name)
         const caller = yield* Effect.context<never>()
-        const runId = yield* here(Agent.create(agent, input, options), storeOf(caller))
-        const driver = drivers.get(runId)
-        // It may be on the way out of a run that was deleted meanwhile; of one that is driven nothing is left to do then.
-        if (driver?.from !== undefined) driver.next ??= onlyUnstopped
-        else yield* submit(agent, runId, onlyUnstopped)
+        const runId = yield* drivers.here(Agent.create(agent, input, options), storeOf(caller))
+        yield* drivers.start(agent, runId)
         return runId
       }),
     attach: (runId, from) => Stream.takeUntil(store.watch(runId, from), ({ type }) => type === "run_stopped"),
@@ -384,8 +230,7 @@ const make = Effect.fnUntraced(function* <
         const hasStopped = (from: number) =>
           Stream.runDrain(Stream.takeUntil(store.watch(runId, from), ({ type }) => type === "run_stopped"))
         while (true) {
-          const driver = drivers.get(root.runId)
-          if (driver !== undefined) yield* Deferred.await(driver.done)
+          yield* drivers.done(root.runId)
           const now = yield* store.summary(runId)
           if (drivers.has(root.runId)) continue
           if (now.status !== "running") return now
@@ -404,23 +249,13 @@ const make = Effect.fnUntraced(function* <
     resolve: (call, resolution, options) => inStore(Agent.resolve(call, resolution, options)),
     cancel: (runId, reason) =>
       Effect.suspend(() => {
-        const driver = drivers.get(runId)
-        if (driver !== undefined) {
-          driver.how = onlyUnstopped
-          driver.next = undefined
-        }
+        drivers.forget(runId)
         return inStore(Agent.cancel(runId, reason))
       }),
     resume: (runId, options = {}) =>
       Effect.gen(function* () {
-        const { agent: name, runId: root, seq, status } = yield* inStore(rootOf(runId))
-        const agent = yield* agentOf(name)
-        const how = { options, again: true }
-        const driver = drivers.get(root)
-        const hasStopped = driver?.from !== undefined && driver.from < seq && status !== "running"
-        if (driver !== undefined && hasStopped) driver.next = how
-        else if (driver !== undefined && driver.from === undefined) driver.how = how
-        else yield* submit(agent, root, how)
+        const root = yield* inStore(rootOf(runId))
+        yield* drivers.resume(yield* agentOf(root.agent), root, options)
       }),
     status: (runId) => store.summary(runId),
     list: (options) => store.list(options),

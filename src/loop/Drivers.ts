@@ -1,0 +1,216 @@
+/**
+ * The runs that a host drives: each by one fiber, so many at a time, and what is asked for meanwhile kept for when that
+ * one is done. They end with the scope, as `Shutdown` says.
+ */
+import * as Cause from "effect/Cause"
+import * as Context from "effect/Context"
+import * as Deferred from "effect/Deferred"
+import type * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
+import * as FiberSet from "effect/FiberSet"
+import * as Semaphore from "effect/Semaphore"
+import { isRunExit } from "../run/RunExit.ts"
+import { RunStore, type RunSummary } from "../store/RunStore.ts"
+import { type Agent, definitionOf } from "./AgentHandle.ts"
+import { ambient } from "./Ambient.ts"
+import { Drain } from "./Drain.ts"
+import * as Runs from "./Runs.ts"
+
+/** What to do about the runs of a host that is shut down. */
+export interface Shutdown {
+  /**
+   * What becomes of the turns and tools that are running: `finish` (default) lets them come to their end, `interrupt`
+   * stops them. Either way nothing new begins, and every run stands as if its driver had died between two calls:
+   * `recover` takes it over, here or elsewhere, at once.
+   */
+  readonly running?: "finish" | "interrupt" | undefined
+  /** How long `finish` waits before it interrupts. Default 30 seconds. */
+  readonly grace?: Duration.Input | undefined
+}
+
+/** How a host drives runs. */
+export interface Options {
+  /** How many runs are driven at a time. Default 16. */
+  readonly concurrency?: number | undefined
+  readonly shutdown?: Shutdown | undefined
+}
+
+/** An agent of a host. */
+export type Driven = Agent<unknown, never, unknown>
+
+interface Drive {
+  readonly options: Runs.ResumeOptions
+  /** Whether to drive the run although it has stopped. */
+  readonly again: boolean
+}
+
+/** Drives a run only as far as nobody has stopped it. */
+const onlyUnstopped: Drive = { options: {}, again: false }
+
+/** A run that is driven here, or that waits for its turn. */
+interface Driver {
+  readonly done: Deferred.Deferred<void>
+  /** How many events the run had when it was taken up; `undefined` before that. */
+  from: number | undefined
+  /** What was asked for; a Stop that comes before the run is taken up leaves nothing to do. */
+  how: Drive
+  /** What was asked for after the run had stopped or was deleted, while its driver was still on its way out. */
+  next: Drive | undefined
+}
+
+/** How long to wait for a driver elsewhere that is on its way out. */
+const untilFree = "100 millis"
+
+const finished = (runId: string) => (cause: Cause.Cause<unknown>) => {
+  const failure = Cause.findErrorOption(cause)
+  const ended = Cause.hasInterruptsOnly(cause) || (failure._tag === "Some" && isRunExit(failure.value))
+  return ended
+    ? Effect.logDebug(`run ${runId} has stopped`, cause)
+    : Effect.logError(`run ${runId} is not driven any more, and has not stopped`, cause)
+}
+
+/** The drivers of a host, with what is around it: nothing that stands around one of its calls belongs to a run. */
+export const make = Effect.fnUntraced(function* <R>(
+  { concurrency = 16, shutdown = {} }: Options,
+  context: Context.Context<R | RunStore>
+) {
+  const store = Context.get(context, RunStore)
+  const slots = yield* Semaphore.make(concurrency)
+  const drain = yield* Deferred.make<void>()
+  const fibers = yield* FiberSet.make<void, never>()
+  const drivers = new Map<string, Driver>()
+
+  /** Runs something with what is around the host alone, except that it may be given a store of its own. */
+  const here = <A, E>(effect: Effect.Effect<A, E, unknown>, given = store): Effect.Effect<A, E> =>
+    Effect.updateContext(ambient(effect), () =>
+      Context.add(Context.add(context, Drain, drain), RunStore, given)
+    )
+
+  const isLeaving = Effect.sync(() => Deferred.isDoneUnsafe(drain))
+
+  /** Drives a run until it stops; says whether it could not, because somebody else is still on the way out of it. */
+  const attempt = (agent: Driven, runId: string, driver: Driver) =>
+    Effect.gen(function* () {
+      if (yield* isLeaving) return false
+      const { seq, status } = yield* store.summary(runId)
+      const { again, options } = driver.how
+      if (!again && status !== "running") return false
+      driver.from = seq
+      yield* ambient(Runs.resume(definitionOf(agent), runId, options, Runs.alone))
+      return false
+    }).pipe(
+      Effect.catchTag("RunBusy", () =>
+        Effect.gen(function* () {
+          yield* Effect.logDebug(`run ${runId} is driven by somebody else`)
+          return driver.how.again && (yield* store.summary(runId)).status !== "running"
+        })
+      ),
+      Effect.catchCause((cause) => Effect.as(finished(runId)(cause), false)),
+      slots.withPermit
+    )
+
+  /** Whether there is something to be done next for a run; without that its driver is gone, in the same moment. */
+  const hasNext = (runId: string, driver: Driver): boolean => {
+    const { next } = driver
+    if (next === undefined) {
+      drivers.delete(runId)
+      return false
+    }
+    driver.from = undefined
+    driver.how = next
+    driver.next = undefined
+    return true
+  }
+
+  /** Whether a run has stopped and nobody has asked for more: to find that out nobody waits for a place. */
+  const isOver = (runId: string, driver: Driver) =>
+    Effect.match(store.summary(runId), {
+      onFailure: () => false,
+      onSuccess: ({ status }) => status !== "running" && !driver.how.again
+    })
+
+  const drive = (agent: Driven, runId: string, driver: Driver) =>
+    Effect.gen(function* () {
+      let goesOn = true
+      while (goesOn) {
+        const isBusy: boolean = yield* attempt(agent, runId, driver)
+        if (isBusy && !(yield* isLeaving)) {
+          yield* Effect.raceFirst(Effect.sleep(untilFree), Deferred.await(drain))
+          continue
+        }
+        goesOn = hasNext(runId, driver)
+        while (goesOn && (yield* isOver(runId, driver))) goesOn = hasNext(runId, driver)
+      }
+    }).pipe(
+      Effect.ensuring(
+        Effect.suspend(() => {
+          if (drivers.get(runId) === driver) drivers.delete(runId)
+          return Deferred.succeed(driver.done, undefined)
+        })
+      )
+    )
+
+  const submit = (agent: Driven, runId: string, how: Drive): Effect.Effect<void> =>
+    Effect.suspend(() => {
+      if (drivers.has(runId)) return Effect.void
+      const driver: Driver = { done: Deferred.makeUnsafe(), from: undefined, how, next: undefined }
+      drivers.set(runId, driver)
+      return Effect.asVoid(here(FiberSet.run(fibers, drive(agent, runId, driver))))
+    })
+
+  yield* Effect.addFinalizer(() =>
+    Effect.gen(function* () {
+      yield* Deferred.succeed(drain, undefined)
+      if (shutdown.running !== "interrupt") {
+        yield* Effect.timeoutOption(FiberSet.awaitEmpty(fibers), shutdown.grace ?? "30 seconds")
+      }
+      yield* Fiber.interruptAll(fibers)
+    })
+  )
+
+  return {
+    here,
+    /** Whether a run is driven here, or waits for its turn. */
+    has: (runId: string): boolean => drivers.has(runId),
+    /** Waits until whoever drives a run here is done; not at all if nobody does. */
+    done: (runId: string): Effect.Effect<void> =>
+      Effect.suspend(() => {
+        const driver = drivers.get(runId)
+        return driver === undefined ? Effect.void : Deferred.await(driver.done)
+      }),
+    /** Has a run driven that has not stopped, if it is not driven here already. */
+    recover: (agent: Driven, runId: string) => submit(agent, runId, onlyUnstopped),
+    /** Has a run driven that was stored just now, or before. */
+    start: (agent: Driven, runId: string): Effect.Effect<void> =>
+      Effect.suspend(() => {
+        const driver = drivers.get(runId)
+        if (driver?.from === undefined) return submit(agent, runId, onlyUnstopped)
+        // It may be on the way out of a run that was deleted meanwhile; of one that is driven nothing is left to do then.
+        driver.next ??= onlyUnstopped
+        return Effect.void
+      }),
+    /** Has a run driven on that stands like this. */
+    resume: (
+      agent: Driven,
+      { runId, seq, status }: RunSummary,
+      options: Runs.ResumeOptions
+    ): Effect.Effect<void> =>
+      Effect.suspend(() => {
+        const how = { options, again: true }
+        const driver = drivers.get(runId)
+        if (driver === undefined) return submit(agent, runId, how)
+        const hasStopped = driver.from !== undefined && driver.from < seq && status !== "running"
+        if (hasStopped) driver.next = how
+        else if (driver.from === undefined) driver.how = how
+        return Effect.void
+      }),
+    /** Forgets what was asked for of a run that is stopped now. */
+    forget: (runId: string): void => {
+      const driver = drivers.get(runId)
+      if (driver === undefined) return
+      driver.how = onlyUnstopped
+      driver.next = undefined
+    }
+  }
+})
