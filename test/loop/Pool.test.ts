@@ -534,3 +534,25 @@ check(
     expect(ran).toEqual(["0"])
   }
 )
+
+for (const what of ["claimCall", "hold", "settle"] as const) {
+  check(
+    `a pool whose ${what} interrupts itself has stopped nobody: the run stops as its store would`,
+    function* () {
+      const agent = agentOf([...reads(1), Scripted.text("done")])
+      const broken = Layer.succeed(BudgetPool.BudgetPool, {
+        pool: "team",
+        claimCall: () => Effect.void,
+        hold: () => Effect.void,
+        settle: () => Effect.void,
+        status: down,
+        [what]: () => Effect.interrupt
+      })
+      const error = yield* Effect.provide(Effect.flip(Agent.run(agent, "go", { runId: "r" })), broken)
+      expect(error).toMatchObject({ _tag: "RunStoreError", kind: "unavailable", runId: "r" })
+      expect(of(yield* journal("r"), "run_stopped")).toEqual([])
+      const { exit } = yield* finish(Agent.resume(agent, "r"))
+      expectTag(exit, "Completed")
+    }
+  )
+}
