@@ -691,6 +691,72 @@ describe("cancel", () => {
       )
     }))
 
+  /** Between the moment in which a host looks at a run and that in which nobody else can have it. */
+  const taking = Effect.gen(function* () {
+    const reached = yield* Deferred.make<void>()
+    const gate = yield* Deferred.make<void>()
+    const store = yield* RunStore.RunStore
+    const hold = Effect.andThen(Deferred.succeed(reached, undefined), Deferred.await(gate))
+    let hasLooked = false
+    let isFirst = true
+    const slow: Store = {
+      ...store,
+      summary: (runId) =>
+        Effect.tap(store.summary(runId), () =>
+          Effect.sync(() => {
+            hasLooked = true
+          })
+        ),
+      lease: (runId) =>
+        Effect.suspend(() => {
+          if (!hasLooked || !isFirst) return store.lease(runId)
+          isFirst = false
+          return Effect.andThen(hold, store.lease(runId))
+        })
+    }
+    return { gate, reached, slow, store }
+  })
+
+  for (const [who, stop] of [
+    ["here", (host: RunHost.RunHost["Service"]) => host.cancel("r", "no, stop")],
+    ["elsewhere", () => Agent.cancel("r", "no, stop")]
+  ] as const) {
+    for (const how of ["started", "recovered", "resumed"] as const) {
+      test(`pressed ${who} while a run is about to be ${how} counts`, () =>
+        Effect.gen(function* () {
+          const { done, handlers } = yield* workshop
+          const asks = Scripted.call("delete", { q: "a" }, { id: "d" })
+          const agent = agentOf("a", [how === "resumed" ? asks : read("a"), Scripted.text("done")], handlers)
+          const { gate, reached, slow, store } = yield* taking
+          if (how === "recovered") yield* Agent.create(agent, "go", { runId: "r" })
+          if (how === "resumed") {
+            yield* Effect.exit(Agent.run(agent, "go", { runId: "r" }))
+            yield* Agent.decide({ runId: "r", callId: "d" }, Agent.approve())
+          }
+          const inside = withHost([agent], {}, (host) =>
+            Effect.gen(function* () {
+              const asked = {
+                started: host.start("a", "go", { runId: "r" }),
+                recovered: host.recover,
+                resumed: host.resume("r")
+              }
+              yield* asked[how]
+              yield* Deferred.await(reached)
+              yield* Effect.provideService(stop(host), RunStore.RunStore, store)
+              yield* Deferred.succeed(gate, undefined)
+              expect(yield* host.ended("r")).toMatchObject({ reason: "cancelled", detail: "no, stop" })
+              expect(done).toEqual([])
+              // It counts once: whoever resumes the run after it has it go on.
+              yield* host.resume("r")
+              expect(yield* host.ended("r")).toMatchObject({ status: "completed" })
+            })
+          )
+          yield* Effect.provideService(inside, RunStore.RunStore, slow)
+          expect(done).toHaveLength(1)
+        }))
+    }
+  }
+
   test("of a run that waits to be resumed drops the resume", () =>
     Effect.gen(function* () {
       const { done, gate, handlers, paying } = yield* workshop

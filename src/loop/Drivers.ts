@@ -11,6 +11,7 @@ import * as Fiber from "effect/Fiber"
 import * as FiberSet from "effect/FiberSet"
 import * as Semaphore from "effect/Semaphore"
 import { isRunExit } from "../run/RunExit.ts"
+import type { RunState } from "../run/RunState.ts"
 import { RunStore, type RunSummary } from "../store/RunStore.ts"
 import { type Agent, definitionOf } from "./AgentHandle.ts"
 import { ambient } from "./Ambient.ts"
@@ -41,12 +42,18 @@ export type Driven = Agent<unknown, never, unknown>
 
 interface Drive {
   readonly options: Runs.ResumeOptions
-  /** Whether to drive the run although it has stopped. */
-  readonly again: boolean
+  /** How many events the run had when it was asked for to drive it although it has stopped, if that was asked for. */
+  readonly again: number | undefined
 }
 
 /** Drives a run only as far as nobody has stopped it. */
-const onlyUnstopped: Drive = { options: {}, again: false }
+const onlyUnstopped: Drive = { options: {}, again: undefined }
+
+/** Whether a run that stands like this is to be driven: whoever was the last to stop it or to have it go on counts. */
+const isWanted = (
+  { again }: Drive,
+  { reason, seq, status }: Pick<RunSummary, "reason" | "seq" | "status">
+): boolean => status === "running" || (again !== undefined && (reason !== "cancelled" || seq <= again))
 
 /** A run that is driven here, or that waits for its turn. */
 interface Driver {
@@ -93,17 +100,18 @@ export const make = Effect.fnUntraced(function* <R>(
   const attempt = (agent: Driven, runId: string, driver: Driver) =>
     Effect.gen(function* () {
       if (yield* isLeaving) return false
-      const { seq, status } = yield* store.summary(runId)
-      const { again, options } = driver.how
-      if (!again && status !== "running") return false
-      driver.from = seq
-      yield* ambient(Runs.resume(definitionOf(agent), runId, options, Runs.alone))
+      const summary = yield* store.summary(runId)
+      if (!isWanted(driver.how, summary)) return false
+      driver.from = summary.seq
+      const { options } = driver.how
+      const around = { ...Runs.alone, isWanted: (run: RunState) => isWanted(driver.how, run) }
+      yield* ambient(Runs.resume(definitionOf(agent), runId, options, around))
       return false
     }).pipe(
       Effect.catchTag("RunBusy", () =>
         Effect.gen(function* () {
           yield* Effect.logDebug(`run ${runId} is driven by somebody else`)
-          return driver.how.again && (yield* store.summary(runId)).status !== "running"
+          return driver.how.again !== undefined && (yield* store.summary(runId)).status !== "running"
         })
       ),
       Effect.catchCause((cause) => Effect.as(finished(runId)(cause), false)),
@@ -127,7 +135,7 @@ export const make = Effect.fnUntraced(function* <R>(
   const isOver = (runId: string, driver: Driver) =>
     Effect.match(store.summary(runId), {
       onFailure: () => false,
-      onSuccess: ({ status }) => status !== "running" && !driver.how.again
+      onSuccess: (summary) => !isWanted(driver.how, summary)
     })
 
   const drive = (agent: Driven, runId: string, driver: Driver) =>
@@ -197,7 +205,7 @@ export const make = Effect.fnUntraced(function* <R>(
       options: Runs.ResumeOptions
     ): Effect.Effect<void> =>
       Effect.suspend(() => {
-        const how = { options, again: true }
+        const how = { options, again: seq }
         const driver = drivers.get(runId)
         if (driver === undefined) return submit(agent, runId, how)
         const hasStopped = driver.from !== undefined && driver.from < seq && status !== "running"

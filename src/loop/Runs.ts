@@ -85,6 +85,8 @@ interface Surroundings {
   readonly parent?: Parent | undefined
   /** What the parent lets the run use. */
   readonly allowance?: Allowance | undefined
+  /** Whether a stored run is still to be taken up as it stands now that nobody else can: somebody may have stopped it. */
+  readonly isWanted?: ((run: RunState) => boolean) | undefined
 }
 
 /** Nobody else. */
@@ -329,7 +331,9 @@ export const resume = (
     const store = yield* RunStore
     const lease = yield* store.lease(runId)
     const sent = yield* Inbox.lastSent(runId)
-    const stopped = yield* takeUp(lease, definition, found(yield* load(runId)), options, around, sent)
+    const stored = found(yield* load(runId))
+    if (around.isWanted?.(stored.state) === false) return yield* Effect.interrupt
+    const stopped = yield* takeUp(lease, definition, stored, options, around, sent)
     return yield* finish(lease, definition, stopped, around)
   }).pipe(Effect.scoped, definition.provided, ambientFailures<Finished, Failures>)
 
