@@ -55,7 +55,8 @@ export class RunStoreError extends Schema.TaggedError<RunStoreError>()("RunStore
   override get message(): string {
     // One that is refused for its length is cut off here.
     const run = this.runId.length <= 2_000 ? this.runId : `${this.runId.slice(0, 40)}…`
-    return `the store failed${run === "" ? "" : ` for run ${run}`}: ${this.problem}`
+    const what = this.kind === "invalid" ? "refused" : "the store failed"
+    return `${what}${run === "" ? "" : ` for run ${run}`}: ${this.problem}`
   }
 }
 
