@@ -123,8 +123,7 @@ export const call = (
     const settled = Effect.gen(function* () {
       const first = yield* drive
       // It was stopped in the middle of these calls, and nobody has looked them up yet.
-      const lost = first._tag === "Cancelled" ? RunState.unknownOutcomes(first.run) : []
-      const isOpen = lost.some((call) => call.reconcile === true && call.reconciled !== true)
+      const isOpen = first._tag === "Cancelled" && Waiting.toLookUp(first.run).length > 0
       const ending = isOpen ? yield* drive : first
       const waits = link === undefined || ending._tag === "Completed" || Waiting.suspends(ending.run.reason)
       return { ending, left: waits ? undefined : yield* LeftUnknown.suspensionOf(ending.run) }

@@ -49,12 +49,16 @@ export const Observation = Schema.Struct({
 })
 export type Observation = typeof Observation.Type
 
-/** A run that a call has started: what it has cost by now (USD), and whether it brought an answer. */
+/**
+ * A run that a call has started: what it has cost by now (USD), whether it brought an answer, and how that, or what was
+ * told in its place, begins.
+ */
 export const Child = Schema.Struct({
   runId: Schema.String,
   ...Call.fields,
   costUsd: Schema.Finite,
-  standing: Schema.Literals(["answered", "no_answer", "not_over"])
+  standing: Schema.Literals(["answered", "no_answer", "not_over"]),
+  result: Schema.optionalKey(Schema.String)
 })
 export type Child = typeof Child.Type
 
@@ -76,7 +80,7 @@ export const cut = (text: string, most: number): string => {
   return `${/[\ud800-\udbff]$/.test(head) ? head.slice(0, -1) : head}… (${text.length} characters)`
 }
 
-const most = { args: 200, result: 200 }
+const most = { args: 200, result: 200, answer: 600 }
 
 /** A call in short. */
 export const inShort = ({ args, callId, tool }: Pick<PendingCall, "callId" | "tool" | "args">): Call => ({
@@ -103,11 +107,11 @@ const add = <A>(items: Map<string, A>, key: ReadonlyArray<string | undefined>, i
   if (!items.has(text)) items.set(text, item)
 }
 
-/** How the results of all calls begin. */
+/** The results of all calls, in the words that the model saw. */
 const resultsOf = ({ given, messages }: RunState): ReadonlyMap<string, string> => {
   const results = new Map<string, string>()
   for (const message of messages.slice(given)) {
-    if (message.role === "tool") results.set(message.callId, cut(message.content, most.result))
+    if (message.role === "tool") results.set(message.callId, message.content)
   }
   return results
 }
@@ -151,8 +155,14 @@ export const of = (state: RunState): EvidenceIndex => {
     const call = inShort(finding)
     report(callId, tool, evidence)
     if (childCostUsd !== undefined) {
-      const standing = ok ? "answered" : "no_answer"
-      children.push({ runId: childId(state.runId, callId), ...call, costUsd: childCostUsd, standing })
+      const answer = results.get(callId)
+      children.push({
+        runId: childId(state.runId, callId),
+        ...call,
+        costUsd: childCostUsd,
+        standing: ok ? "answered" : "no_answer",
+        ...(answer === undefined ? undefined : { result: cut(answer, most.answer) })
+      })
       continue
     }
     const what = { ...call, effect, ok, ...(digest === undefined ? undefined : { digest }) }
@@ -164,7 +174,7 @@ export const of = (state: RunState): EvidenceIndex => {
     // A failure is told even if something was seen before it. The start of an operation is told as that operation.
     if (ok && (begun.has(callId) || evidence.some(tells))) continue
     const result = results.get(callId)
-    observe({ ...what, ...(result === undefined ? undefined : { result }) })
+    observe({ ...what, ...(result === undefined ? undefined : { result: cut(result, most.result) }) })
   }
   for (const call of state.pending) {
     report(call.callId, call.tool, call.evidence ?? [])

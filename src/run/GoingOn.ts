@@ -4,7 +4,7 @@
 import * as Schema from "effect/Schema"
 import type { Exhausted, Resource } from "./Limits.ts"
 import { isAtLimit, type RunState } from "./RunState.ts"
-import { approvalsOf, cancelledAlone, questionOf, suspends, unknownOf } from "./Waiting.ts"
+import { approvalsOf, cancelledAlone, named, questionOf, suspends, toLookUp, unknownOf } from "./Waiting.ts"
 
 /**
  * One thing to do: in words, as an expression in code, and as commands, each of them another way to do it, where whoever
@@ -93,13 +93,17 @@ export const resumeOf = (state: RunState, root = state.parent?.runId): Resume =>
 
 /**
  * What is to be done so that a run goes on, in the order in which it stops for it; last of all, it is taken up. Nothing
- * for one that has completed.
+ * for one that has completed, and nothing about a call that the run looks up itself once it is taken up.
  */
 export const actionsOf = (state: RunState, root?: string): ReadonlyArray<Action> => {
   if (state.status === "completed") return []
   const question = questionOf(state)
+  const itself = toLookUp(state).map(({ callId }) => callId)
+  const lost = unknownOf(state).filter(
+    ({ callId, runId }) => runId !== state.runId || !itself.includes(callId)
+  )
   return [
-    ...unknownOf(state).map(({ callId, runId, tool }): Action => ({ _tag: "Resolve", runId, callId, tool })),
+    ...lost.map(({ callId, runId, tool }): Action => ({ _tag: "Resolve", runId, callId, tool })),
     ...approvalsOf(state).map(({ callId, runId, tool }): Action => ({ _tag: "Decide", runId, callId, tool })),
     ...(question === undefined
       ? []
@@ -119,6 +123,14 @@ const resumed = (state: RunState, { force, more, runId }: Resume): string => {
   return isAtLimit(state) && exhausted?.pool !== undefined
     ? `resume the run, once the budget pool ${exhausted.pool} has room again or is given more; no limit of the run's own was reached`
     : "resume the run"
+}
+
+/** What a run does first of all when it is taken up. */
+const lookingUp = (state: RunState): string => {
+  const calls = toLookUp(state)
+  return calls.length === 0
+    ? ""
+    : `; before all else it has the tool look up whether ${named(calls)} happened`
 }
 
 const options = ({ force, more }: Resume): string => {
@@ -145,7 +157,7 @@ const stepOf = (state: RunState, action: Action): Step => {
       }
     case "Resume":
       return {
-        what: resumed(state, action),
+        what: `${resumed(state, action)}${lookingUp(state)}`,
         api: `Agent.resume(agent, ${JSON.stringify(action.runId)}${options(action)})`
       }
   }

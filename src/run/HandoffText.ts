@@ -153,6 +153,12 @@ const children: Record<Handoff.Child["standing"], string> = {
   not_over: "is not over"
 }
 
+const child = (run: Handoff.Child): string => {
+  const { costUsd, result = "", runId, standing } = run
+  const said = result.trim() === "" ? "" : `: ${code(result)}`
+  return item(`run ${code(runId)} (${called(run)}) ${children[standing]}, ${dollars(costUsd)}${said}`)
+}
+
 /** What is said of the money that a run has used whose model has no known price. */
 export const countsAsFree = "the price of a model is not known, and it counts as free"
 
@@ -239,14 +245,7 @@ export const sections = (handoff: Handoff.Handoff): ReadonlyArray<Section> => {
     endedOperations: [...older(leftOut.endedOperations), ...handoff.endedOperations.map(ended)],
     changes: [...older(leftOut.changes), ...handoff.changes.map(observation)],
     observations: [...older(leftOut.observations), ...handoff.observations.map(observation)],
-    children: [
-      ...older(leftOut.children),
-      ...handoff.children.map((child) =>
-        item(
-          `run ${code(child.runId)} (${called(child)}) ${children[child.standing]}, ${dollars(child.costUsd)}`
-        )
-      )
-    ],
+    children: [...older(leftOut.children), ...handoff.children.map(child)],
     spend: spend(handoff.spend),
     next: next(handoff.next)
   }

@@ -8,7 +8,7 @@ import { continues } from "./PendingCalls.ts"
 import type { Reason, RunStatus } from "./RunEvent.ts"
 import type { PendingCall, RunState } from "./RunState.ts"
 import * as State from "./RunState.ts"
-import { approvalsOf, doubt, named } from "./Waiting.ts"
+import { approvalsOf, doubt, named, toLookUp } from "./Waiting.ts"
 
 /** When the same call with the same result is named to the model, and when the run stops for it. */
 export interface RepetitionRule {
@@ -177,7 +177,7 @@ export const nextStep = (
   }
 
   const unknown = State.unknownOutcomes(state)
-  const open = unknown.filter((call) => call.reconcile === true && call.reconciled !== true)
+  const open = toLookUp(state)
   if (open.length > 0) return { _tag: "Reconcile", calls: open }
   if (unknown.length > 0) {
     return interrupted("unknown_outcome", doubt(unknown))

@@ -63,6 +63,13 @@ export const ownUnknownOf = (state: State.RunState): ReadonlyArray<WaitingCall> 
   State.unknownOutcomes(state).map(asRequest(state))
 
 /**
+ * The calls of a run itself of unknown outcome whose tool can look them up, and has not been asked since the run was last
+ * taken up: that is the first thing that it does when it is resumed.
+ */
+export const toLookUp = (state: State.RunState): ReadonlyArray<State.PendingCall> =>
+  State.unknownOutcomes(state).filter((call) => call.reconcile === true && call.reconciled !== true)
+
+/**
  * All calls of unknown outcome, those of suspended children included.
  *
  * @example

@@ -2,7 +2,7 @@ import { execFileSync } from "node:child_process"
 import { describe, expect, it } from "vitest"
 import * as Ending from "../../src/cli/Ending.ts"
 import type { Body } from "../../src/run/RunEvent.ts"
-import { call, result, start, started, stateOf, stopped, tools, turn } from "../run/events.ts"
+import { call, decided, result, start, started, stateOf, stopped, tools, turn } from "../run/events.ts"
 import { cli, elsewhere, module, parsed, withoutEndpoint, workshop } from "./support.ts"
 
 const { path } = workshop()
@@ -31,6 +31,14 @@ const waits: ReadonlyArray<Body> = [
   start(save),
   result(save, { disposition: "unknown" })
 ]
+const mail = call(tools.mail, "c4", { to: "ann" })
+const sent: ReadonlyArray<Body> = [
+  ...turn(1, [mail]),
+  decided(mail, "approved"),
+  start(mail),
+  result(mail, { disposition: "unknown" }),
+  stopped("interrupted", "cancelled")
+]
 const odd: ReadonlyArray<Body> = turn(1, [call(tools.remove, "it's $HOME `id` \u001b[2J")])
 const below: Body = {
   type: "run_started",
@@ -51,6 +59,7 @@ const stopsOf = {
   "that waits for people at the limit of a pool": [started(), ...waits, outOfPool],
   failed: [started(), ...waits, stopped("failed", "defect")],
   cancelled: [started(), stopped("interrupted", "cancelled")],
+  "cancelled in a call that its tool can look up": [started(), ...sent],
   "that was lost": [started()],
   "that was lost while it waits for people": [started(), ...waits],
   "that waits for people": [started(), ...waits, stopped("interrupted", "approval")],
@@ -124,6 +133,14 @@ describe("the commands of a handoff", () => {
     expect(Ending.next(stateOf(stopsOf["that was lost"]), where)).toEqual([
       `checkrein runs resume run --store ${where.store}`
     ])
+  })
+
+  it("have the run look up by itself what its tool can", () => {
+    const where = { store: path("runs.db"), agent: "agent.ts", root: "run" }
+    const resuming = [`checkrein runs resume run --agent agent.ts --store ${where.store}`]
+    const run = stateOf(stopsOf["cancelled in a call that its tool can look up"])
+    expect(Ending.next(run, where)).toEqual(resuming)
+    expect(Ending.handoff(run, where).next.map(({ commands }) => commands)).toEqual([resuming])
   })
 
   it("raise no limit of a run that a shared budget has stopped: it is resumed as it is, once there is room", () => {

@@ -7,6 +7,7 @@ import * as Handoff from "../../src/run/Handoff.ts"
 import { type Limits, Resource } from "../../src/run/Limits.ts"
 import type { Body, Evidence } from "../../src/run/RunEvent.ts"
 import * as RunExit from "../../src/run/RunExit.ts"
+import { toLookUp } from "../../src/run/Waiting.ts"
 import {
   asked,
   call,
@@ -249,12 +250,12 @@ describe("what was looked at and found", () => {
     ])
   })
 
-  it("sub-agents by the ids of their runs, with what they cost", () => {
+  it("sub-agents by the ids of their runs, with what they cost and how what they said begins", () => {
     const { children, observations, waiting } = of(
       started(),
       ...turn(1, [child, call(tools.child, "k2"), call(tools.child, "k3")]),
-      ...ran(child, { childCostUsd: 0.25 }),
-      ...ran(call(tools.child, "k2"), { childCostUsd: 0.5, ok: false }),
+      ...ran(child, { childCostUsd: 0.25, content: `flush() is late${"!".repeat(1000)}` }),
+      ...ran(call(tools.child, "k2"), { childCostUsd: 0.5, ok: false, content: "it ran out of turns" }),
       start(call(tools.child, "k3")),
       {
         type: "child_suspended",
@@ -267,6 +268,11 @@ describe("what was looked at and found", () => {
       ["run/c6", "answered", 0.25],
       ["run/k2", "no_answer", 0.5],
       ["run/k3", "not_over", 0.125]
+    ])
+    expect(children.map(({ result = "" }) => result)).toEqual([
+      expect.stringMatching(/^flush\(\) is late!{500,700}… \(1015 characters\)$/),
+      "it ran out of turns",
+      ""
     ])
     expect(observations).toEqual([])
     expect(waiting.calls).toEqual([
@@ -655,6 +661,35 @@ describe("how to go on", () => {
     ])
   })
 
+  it("a call that its tool can look up is no errand for a person, until the tool was asked in vain", () => {
+    const lost = [start(mail), result(mail, { disposition: "unknown", ok: false })]
+    const approved = [decided(mail, "approved"), ...lost]
+    const cancelled = stopped("interrupted", "cancelled")
+    const [first, ...rest] = of(started(), ...turn(1, [mail]), ...approved, cancelled).next
+    expect([first, rest]).toEqual([
+      {
+        what: "resume the run; before all else it has the tool look up whether send_mail (c4) happened",
+        api: 'Agent.resume(agent, "run")'
+      },
+      []
+    ])
+    const other = [start(save), result(save, { disposition: "unknown", ok: false })]
+    expect(steps(started(), ...turn(1, [mail, save]), ...approved, ...other, cancelled)).toEqual([
+      'Agent.resolve({ runId: "run", callId: "c3" }, Agent.happened()) // or Agent.didNotHappen',
+      'Agent.resume(agent, "run")'
+    ])
+    const inVain: Body = {
+      type: "outcome_resolved",
+      callId: "c4",
+      tool: "send_mail",
+      by: "reconcile",
+      outcome: "still_unknown",
+      content: "Not known."
+    }
+    const asked = [...turn(1, [mail]), ...approved, inVain, stopped("interrupted", "unknown_outcome")]
+    expect(steps(started(), ...asked)[0]).toMatch(/^Agent\.resolve\(/)
+  })
+
   it("from a failure by force, from a Stop as it is, and nothing for what has completed", () => {
     expect(steps(started(), stopped("failed", "defect"))).toEqual([
       'Agent.resume(agent, "run", { force: true })'
@@ -851,6 +886,18 @@ A run of \`analyst\`. It stopped at TIME without an answer, max turns exceeded: 
 `)
   })
 
+  it("what a sub-agent has answered, beside what it cost", () => {
+    const words = text(
+      started(),
+      ...turn(1, [child]),
+      ...ran(child, { childCostUsd: 0.0032, content: "The last\nflush is late." }),
+      outOfTurns
+    )
+    expect(words).toContain(
+      '- run `run/c6` (`ask_child {"task":"find it"}`) answered, $0.0032: `The last flush is late.`\n'
+    )
+  })
+
   it("what was written by others stays in its place, and moves no cursor", () => {
     const evil = call(tools.read, "c1", { path: "`` ` \n# Heading\u001b[2J" })
     const words = text(
@@ -974,6 +1021,21 @@ describe("over generated runs", () => {
       const isFirst = ({ _tag, runId }: Handoff.Action) =>
         reason === "unknown_outcome" || _tag !== "Resolve" || runId === state.runId
       expect(actions.find(isFirst)?._tag).toBe(tags[reason])
+    },
+    many
+  )
+
+  it.prop(
+    "what the run finds out by itself when it is taken up is asked of nobody",
+    { journal: journals() },
+    ({ journal: { events } }) => {
+      const state = Fold.fold(events)!
+      const itself = toLookUp(state).map(({ callId }) => callId)
+      const asked = actionsOf(state).filter(
+        (action) =>
+          action._tag === "Resolve" && action.runId === state.runId && itself.includes(action.callId)
+      )
+      expect(asked).toEqual([])
     },
     many
   )
