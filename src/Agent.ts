@@ -85,7 +85,10 @@ export interface Options<Tools extends Record<string, Tool.Any>, TE, TR, Out ext
   readonly limits?: LimitsInput | undefined
   /** How errors, repetition, reuse and retries are treated. */
   readonly policy?: Policy.PolicyInput | undefined
-  /** Conditions looked at before each model call; the first that yields a sentence stops the run with it. */
+  /**
+   * Conditions looked at before each model call, and before the tools that it asked for: those are pending then. The first
+   * that yields a sentence stops the run with it.
+   */
   readonly stopWhen?:
     | ((state: RunState) => string | undefined)
     | ReadonlyArray<(state: RunState) => string | undefined>

@@ -162,8 +162,13 @@ const watch = Effect.fnUntraced(function* (
   }
 })
 
+/** Says why work goes on that the policy does not mean to leave alone. */
+const cannot = ({ operation: { id, tool } }: Held, needed: keyof Operation.Control): Effect.Effect<void> =>
+  Effect.logWarning(`operation ${id} goes on: ${tool} has no ${needed} in its Operation.Control`)
+
 const wait = (operation: Held, nowMs: () => number, grace: Duration.Duration): Effect.Effect<Settled> =>
   Effect.suspend(() => {
+    if (operation.observe === undefined) return Effect.as(cannot(operation, "observe"), "detached" as const)
     // That it still runs is said only of what was seen running.
     let settled: Settled = "detached"
     const watching = watch(operation, nowMs, grace, (seen) => {
@@ -177,7 +182,7 @@ const wait = (operation: Held, nowMs: () => number, grace: Duration.Duration): E
 const cancel = (operation: Held, nowMs: () => number): Effect.Effect<Settled> =>
   Effect.suspend(() => {
     const { cancel: told, operation: live } = operation
-    if (told === undefined) return Effect.succeed<Settled>("cancel_failed")
+    if (told === undefined) return Effect.as(cannot(operation, "cancel"), "cancel_failed" as const)
     let settled: Settled = "cancel_failed"
     const cancelling = Effect.gen(function* () {
       const done = yield* Effect.suspend(() => told(live)).pipe(

@@ -6,6 +6,7 @@ import type * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
+import * as Logger from "effect/Logger"
 import * as Schema from "effect/Schema"
 import * as TestClock from "effect/testing/TestClock"
 import { Agent, Fold, MemoryRunStore, Operation, RunState, RunStore, ToolPolicy } from "../../src/index.ts"
@@ -897,6 +898,38 @@ describe("at a limit", () => {
       expect(state && RunState.live(state)).toMatchObject([{ operationId: "t1" }])
     })
   })
+
+  const needs: ReadonlyArray<
+    readonly [Agent.PolicyInput["operations"], keyof Operation.Control | undefined]
+  > = [
+    ["detach", undefined],
+    ["cancel", "cancel"],
+    [{ grace: "5 seconds" }, "observe"]
+  ]
+  for (const [operations, needed] of needs) {
+    check(
+      `${JSON.stringify(operations)}: a tool that cannot do what it takes is named in the log`,
+      function* () {
+        const ways = {
+          cancel: () => Effect.void,
+          observe: ({ id }: Operation.Live) => Effect.succeed(Operation.running({ id }))
+        }
+        const logged: Array<string> = []
+        const logger = Logger.make(({ logLevel, message }) => void logged.push(`${logLevel}: ${message}`))
+        for (const lacks of ["cancel", "observe"] as const) {
+          logged.length = 0
+          const { [lacks]: _, ...control } = ways
+          yield* stopping({ policy: { operations }, control }).run.pipe(
+            Effect.provide([Layer.fresh(MemoryRunStore.layer), Logger.layer([logger])])
+          )
+          const expected = `Warn: operation t1 goes on: start_test has no ${lacks} in its Operation.Control`
+          expect(logged.filter((line) => line.includes("operation"))).toEqual(
+            lacks === needed ? [expected] : []
+          )
+        }
+      }
+    )
+  }
 
   check("a run that goes on forgets what was done, until it stops at a limit again", function* () {
     const { agent, run } = stopping({})

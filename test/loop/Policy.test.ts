@@ -679,6 +679,25 @@ describe("stopWhen", () => {
     expect(bot.requests).toHaveLength(2)
   })
 
+  check(
+    "stops before the tools of a turn, too, which are pending then and run when it is resumed",
+    function* () {
+      const stops = (at: number) =>
+        agentOf(steps(call("write", "c1")), {
+          stopWhen: ({ turns }) => (turns >= at ? "that turn was odd" : undefined)
+        })
+      const { agent, ran } = stops(1)
+      const { exit } = yield* run(agent)
+      expect(expectTag(exit, "StopConditionMet").run.pending).toMatchObject([
+        { callId: "c1", status: "waiting", attempts: 0 }
+      ])
+      expect([exit.run.toolCalls, ran]).toEqual([0, []])
+      const again = stops(9)
+      expectTag((yield* resume(again.agent)).exit, "Completed")
+      expect(again.ran).toEqual(["write x"])
+    }
+  )
+
   check("is a list, of which the first that yields counts; an answer is not stopped", function* () {
     const first = (state: RunState.RunState) => (state.turns >= 1 ? "the first" : undefined)
     const second = () => "the second"

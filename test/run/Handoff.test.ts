@@ -7,7 +7,6 @@ import * as Handoff from "../../src/run/Handoff.ts"
 import { type Limits, Resource } from "../../src/run/Limits.ts"
 import type { Body, Evidence } from "../../src/run/RunEvent.ts"
 import * as RunExit from "../../src/run/RunExit.ts"
-import { toLookUp } from "../../src/run/Waiting.ts"
 import {
   asked,
   call,
@@ -1021,21 +1020,6 @@ describe("over generated runs", () => {
       const isFirst = ({ _tag, runId }: Handoff.Action) =>
         reason === "unknown_outcome" || _tag !== "Resolve" || runId === state.runId
       expect(actions.find(isFirst)?._tag).toBe(tags[reason])
-    },
-    many
-  )
-
-  it.prop(
-    "what the run finds out by itself when it is taken up is asked of nobody",
-    { journal: journals() },
-    ({ journal: { events } }) => {
-      const state = Fold.fold(events)!
-      const itself = toLookUp(state).map(({ callId }) => callId)
-      const asked = actionsOf(state).filter(
-        (action) =>
-          action._tag === "Resolve" && action.runId === state.runId && itself.includes(action.callId)
-      )
-      expect(asked).toEqual([])
     },
     many
   )
