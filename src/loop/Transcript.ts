@@ -56,6 +56,22 @@ const userPart = (part: Exclude<Extract<Message, { role: "user" }>["content"], s
   })
 }
 
+const maybeJson = /^(?:\{.*\}|\[.*\]|null|true|false|-?\d[\d.e+-]{0,30})$/s
+
+/**
+ * A result as `effect/ai` has it, whose packages write it out as JSON: the value where the text is JSON, so that the model
+ * reads that very text and not JSON in a string of JSON. What would not come out as it went in stays text.
+ */
+const valueOf = (content: string): Schema.Json => {
+  if (!maybeJson.test(content)) return content
+  try {
+    const value: Schema.Json = JSON.parse(content)
+    return !Nesting.isTooDeep(value) && JSON.stringify(value) === content ? value : content
+  } catch {
+    return content
+  }
+}
+
 /** A message as `effect/ai` wants it. */
 export const toPrompt = (message: Message): Prompt.Message => {
   switch (message.role) {
@@ -82,7 +98,7 @@ export const toPrompt = (message: Message): Prompt.Message => {
         id: callId,
         name: tool,
         isFailure: !ok,
-        result: content,
+        result: valueOf(content),
         providerExecuted: false
       }
       return Prompt.makeMessage("tool", {
@@ -167,11 +183,13 @@ type Mutable<T> = { -readonly [K in keyof T]: T[K] }
 
 /**
  * Reads the parts of a reply, whole or streamed. Text and reasoning that arrive in pieces are put together; a call
- * whose arguments were cut off is not among the calls.
+ * whose arguments were cut off is not among the calls. A result in it is the provider's, whatever the package says of it:
+ * some leave out that it was. It may be that of a call in an earlier reply, after which the model has paused.
  */
 export const readReply = (parts: ReadonlyArray<AnyPart>): Reply => {
   const content: Array<Mutable<AssistantMessage["content"][number]>> = []
   const open = new Map<string, { text: string; options?: ProviderOptions }>()
+  const ours = new Set<string>()
   const reply: Mutable<Omit<Reply, "content">> = {
     finish: "unknown",
     usage: undefined,
@@ -213,6 +231,7 @@ export const readReply = (parts: ReadonlyArray<AnyPart>): Reply => {
       case "tool-call": {
         const { id, metadata, name, params, providerExecuted } = part
         const executed = providerExecuted ? { providerExecuted } : {}
+        if (!providerExecuted) ours.add(id)
         content.push({
           type: "tool-call",
           id,
@@ -224,7 +243,7 @@ export const readReply = (parts: ReadonlyArray<AnyPart>): Reply => {
         break
       }
       case "tool-result": {
-        if (!part.providerExecuted) break
+        if (part.preliminary || ours.has(part.id)) break
         const { encodedResult, id, isFailure, metadata, name } = part
         const result = bounded(encodedResult ?? null, null)
         content.push({
