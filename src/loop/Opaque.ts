@@ -28,10 +28,10 @@ const within = (ast: SchemaAST.AST, path: string): ReadonlyArray<string> => {
 const named = new WeakSet<Tool.Any>()
 
 /** Names in the log, once for each of these tools, the parameters that a model cannot give. */
-export const warn = (tools: Record<string, Tool.Any>): Effect.Effect<void> =>
+export const warn = (tools: ReadonlyArray<Tool.Any>): Effect.Effect<void> =>
   Effect.suspend(() => {
     const warnings: Array<string> = []
-    for (const tool of Object.values(tools)) {
+    for (const tool of tools) {
       if (named.has(tool)) continue
       named.add(tool)
       const { name, parametersSchema } = tool

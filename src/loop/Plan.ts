@@ -39,11 +39,12 @@ export const observesOperations = (tool: Tool.Any): boolean =>
   admits(tool, Operation.Running) && !startsOperations(tool)
 
 /**
- * What a tool does to the world. A tool that does not exist does nothing. One that starts operations is no mere read,
- * whatever it is annotated with: two calls of it must not run at once, for they may ask for the same work.
+ * What a tool does to the world. A tool that does not exist does nothing, nor does one that only the model's provider
+ * runs. One that starts operations is no mere read, whatever it is annotated with: two calls of it must not run at once,
+ * for they may ask for the same work.
  */
 export const effectOf = (tool: Tool.Any | undefined): CallEffect => {
-  if (tool === undefined) return "read"
+  if (tool === undefined || ToolRunner.isProviders(tool)) return "read"
   const reads = Context.get(tool.annotations, Tool.Readonly)
   if (reads && !startsOperations(tool)) return "read"
   return reads || Context.get(tool.annotations, Tool.Idempotent) ? "idempotent" : "write"

@@ -39,6 +39,7 @@ import * as Signature from "./Signature.ts"
 import * as ToolOutcome from "./ToolOutcome.ts"
 import { type Fields, resultOf } from "./ToolResult.ts"
 import type { Output, Ran } from "./ToolRunner.ts"
+import * as ToolRunner from "./ToolRunner.ts"
 import * as Words from "./Words.ts"
 
 /** A call with its idempotency key. */
@@ -75,8 +76,8 @@ export const notStarted = (call: PendingCall, detail: string): Body =>
   resultOf(call, { content: Words.failed, disposition: "refused", detail })
 
 /**
- * The answer to a call that needs no execution: its tool does not exist, its arguments cannot be read, the work that it
- * would start goes on already, or its result is known.
+ * The answer to a call that needs no execution: its tool does not exist, or is run by the model's provider alone, its
+ * arguments cannot be read, the work that it would start goes on already, or its result is known.
  */
 export const withoutExecution = (
   job: Job,
@@ -98,6 +99,7 @@ export const withoutExecution = (
   if (tool === undefined) {
     return wrong(Words.unknownTool(call.tool, Object.keys(job.tools.tools)))
   }
+  if (ToolRunner.isProviders(tool)) return wrong(Words.providersTool(call.tool))
   if (call.args === Nesting.leftOut) return wrong(Words.tooDeep(call.tool, Signature.of(tool)))
   if (typeof call.args === "string") return wrong(Words.notJson(call.tool, Signature.of(tool)))
   const content = Operations.answered(job, state, call) ?? Desk.known(job, desk, call)

@@ -7,7 +7,7 @@
  */
 import * as AiError from "effect/ai/AiError"
 import type * as Prompt from "effect/ai/Prompt"
-import type * as Tool from "effect/ai/Tool"
+import * as Tool from "effect/ai/Tool"
 import * as Toolkit from "effect/ai/Toolkit"
 import * as Cause from "effect/Cause"
 import * as Context from "effect/Context"
@@ -109,6 +109,11 @@ const outputOf = (tool: Tool.Any, result: unknown, encodedResult: unknown): Outp
 const wrongArguments = ({ message }: Schema.SchemaError) =>
   Effect.succeed<Ran>({ _tag: "WrongArguments", problem: message })
 
+const unencodable = (problem: string): Ran => ({
+  _tag: "Unencodable",
+  problem: `its result does not fit its \`success\` schema: ${problem}`
+})
+
 const throughHandler =
   (handler: Tool.Handler<string>): Tools["run"] =>
   (tool, args, callId, preliminary) => {
@@ -123,7 +128,7 @@ const throughHandler =
     }
     const encoded = (result: unknown) =>
       Effect.match(encode(result), {
-        onFailure: ({ message }): Ran => ({ _tag: "Unencodable", problem: message }),
+        onFailure: ({ message }): Ran => unencodable(message),
         onSuccess: (encodedResult): Ran => ({ _tag: "Output", output: outputOf(tool, result, encodedResult) })
       })
     return Effect.matchEffect(decode(args), {
@@ -150,7 +155,7 @@ const ofHandle = (cause: Cause.Cause<unknown>): Effect.Effect<Ran, unknown> => {
       origin === "result" &&
       (error._tag === "ToolResultEncodingError" || error._tag === "InvalidToolResultError")
     ) {
-      return Effect.succeed({ _tag: "Unencodable", problem: error.message })
+      return Effect.succeed(unencodable(error.description))
     }
   }
   return Effect.failCause(cause)
@@ -190,6 +195,9 @@ const throughHandle =
 const isToolkit = (given: object): given is Toolkit.Toolkit<Record<string, Tool.Any>> =>
   "toHandlers" in given && "tools" in given && Effect.isEffect(given)
 
+/** Whether the model's provider runs a tool itself, so that there is no handler of it. */
+export const isProviders = (tool: Tool.Any): boolean => Tool.isProviderDefined(tool) && !tool.requiresHandler
+
 const handlerOf = (tool: Tool.Any) => Context.Service<Tool.Handler<string>, Tool.Handler<string>>(tool.id)
 
 /** The tools of a toolkit whose handlers are in the context. */
@@ -198,6 +206,7 @@ const fromContext = (toolkit: Toolkit.Toolkit<Record<string, Tool.Any>>): Effect
     const runs = new Map<string, Tools["run"]>()
     const without: Array<string> = []
     for (const tool of Object.values(toolkit.tools)) {
+      if (isProviders(tool)) continue
       const handler = Context.getOption(context, handlerOf(tool))
       if (handler._tag === "Some") runs.set(tool.name, throughHandler(handler.value))
       else without.push(tool.name)
@@ -227,4 +236,6 @@ const ready = (given: Given): Effect.Effect<Tools, unknown, unknown> => {
 
 /** Makes the given tools ready to be run. */
 export const make = (given: Given): Effect.Effect<Tools, unknown, unknown> =>
-  Effect.tap(ready(given), ({ tools }) => Opaque.warn(tools))
+  Effect.tap(ready(given), ({ tools }) =>
+    Opaque.warn(Object.values(tools).filter((tool) => !isProviders(tool)))
+  )

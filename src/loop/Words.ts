@@ -72,6 +72,10 @@ export const unknownTool = (name: string, available: ReadonlyArray<string>): str
     ? `Error: there is no tool ${name}, and no other tool either.`
     : `Error: there is no tool ${name}. The tools are: ${available.join(", ")}.`
 
+/** A call of a tool that the model's provider runs, which has left it to the harness. */
+export const providersTool = (name: string): string =>
+  `Error: ${name} is a tool that only the model's provider can run. It did not run.`
+
 const taking = (tool: string, signature: string | undefined): string =>
   signature === undefined ? "" : `\n${tool} takes ${signature}.`
 
@@ -125,8 +129,11 @@ export const happened = "It did take effect."
 /** A lost call that turned out not to have happened. */
 export const didNotHappen = "This call did not take effect. Call the tool again if it is still needed."
 
-/** What precedes the result of a call whose arguments an approver has changed. */
-export const edited = (args: string): string => `Ran with arguments changed by the approver: ${args}`
+/** What precedes the result of a call whose arguments an approver has changed; `ran` says that it ran with them. */
+export const edited = (args: string, ran: boolean): string =>
+  ran
+    ? `Ran with arguments changed by the approver: ${args}`
+    : `The approver had changed its arguments: ${args}`
 
 /** What the model is told when a run goes on after its handoff. */
 export const goOn = "There is more room now. Go on with the task."
