@@ -30,7 +30,7 @@ export interface Options {
 
 /** A request as scripts see it. */
 export interface Request {
-  /** The number of assistant messages. */
+  /** The number of replies before. */
   readonly turn: number
   /** Encoded on demand: a script with given usage that looks at nothing costs no encoding. */
   readonly messages: () => ReadonlyArray<Wire.Message>

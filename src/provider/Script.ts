@@ -1,7 +1,7 @@
 /**
  * The language of scripts: a model that answers as written. A script is a pure function of the turn index and the
- * transcript; the turn index is the number of assistant messages in the conversation, so a script holds no state and a
- * resumed run continues where it was. `Scripted` plays a script in-process, `ScriptedServer` over HTTP.
+ * transcript; the turn index is the number of replies in the conversation, so a script holds no state and a resumed run
+ * continues where it was. `Scripted` plays a script in-process, `ScriptedServer` over HTTP.
  */
 import type * as Duration from "effect/Duration"
 import type * as Money from "../run/Money.ts"
@@ -59,7 +59,7 @@ export type Reply = Answer | Failure | Disconnect
 export interface Transcript {
   /** The messages as they are sent. */
   readonly messages: ReadonlyArray<Wire.Message>
-  /** The number of assistant messages. */
+  /** The number of replies so far: assistant messages, those that follow one another taken as one. */
   readonly turn: number
   /** The names of the tools on offer. */
   readonly tools: ReadonlyArray<string>
@@ -234,18 +234,23 @@ const contentText = (content: Wire.Message["content"]): string =>
     : (content ?? []).map((part) => (part.type === "text" ? part.text : "")).join("")
 
 /**
- * How many assistant messages there are: the turn index.
+ * How many replies there are: the turn index. Assistant messages that follow one another are one reply, for some clients
+ * send its text and its calls apart.
  *
  * @example
  * ```ts
  * import { Scripted } from "checkrein/provider"
  *
- * Scripted.turnOf([{ role: "user" }, { role: "assistant" }, { role: "tool" }]) // => 1
+ * Scripted.turnOf([{ role: "user" }, { role: "assistant" }, { role: "assistant" }, { role: "tool" }]) // => 1
  * ```
  */
 export const turnOf = (messages: ReadonlyArray<{ readonly role: string }>): number => {
   let turn = 0
-  for (const message of messages) if (message.role === "assistant") turn++
+  let before = ""
+  for (const { role } of messages) {
+    if (role === "assistant" && before !== role) turn++
+    before = role
+  }
   return turn
 }
 

@@ -7,6 +7,7 @@ import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Schema from "effect/Schema"
 import { TestClock } from "effect/testing"
+import { Agent, MemoryRunStore } from "../../src/index.ts"
 import * as RequestParams from "../../src/provider/RequestParams.ts"
 import * as Scripted from "../../src/provider/Scripted.ts"
 import { callsOf, collect, errorOf, Files, finishOf, generate, textOf, toolResult, user } from "./support.ts"
@@ -44,6 +45,39 @@ describe("Scripted", () => {
       expect(yield* Model.ModelName).toBe("plan")
       expect(yield* Model.ProviderName).toBe("scripted")
     }).pipe(Effect.provide(Scripted.layer(plan)))
+  )
+
+  it("counts replies: assistant messages that follow one another are one", () => {
+    const roles = (text: string) => text.split(" ").map((role) => ({ role }))
+    expect(Scripted.turnOf([])).toBe(0)
+    expect(Scripted.turnOf(roles("system user"))).toBe(0)
+    expect(Scripted.turnOf(roles("assistant"))).toBe(1)
+    expect(
+      Scripted.turnOf(roles("system user assistant assistant tool tool assistant assistant assistant"))
+    ).toBe(2)
+    expect(Scripted.turnOf(roles("user assistant user assistant system assistant tool"))).toBe(3)
+  })
+
+  it.effect("goes on line by line through replies that an agent has something to say about", () =>
+    Effect.gen(function* () {
+      const script = Scripted.make("lines", [
+        Scripted.text("Let me", { finish: "length" }),
+        Scripted.text("I cannot", { finish: "content_filter" }),
+        Scripted.text("It is 1."),
+        Scripted.turn(Scripted.text("I submit. "), Scripted.call("submit_result", { n: "one" })),
+        Scripted.turn(Scripted.text("Again. "), Scripted.call("submit_result", { n: 1 }))
+      ])
+      const agent = Agent.make("a", {
+        output: Schema.Struct({ n: Schema.Finite }),
+        limits: { time: "1 minute" }
+      })
+      const done = yield* Effect.provide(Agent.run(agent, "go"), [
+        Scripted.layer(script),
+        MemoryRunStore.layer
+      ])
+      expect(done.output).toEqual({ n: 1 })
+      expect(done.run.turns).toBe(5)
+    })
   )
 
   it.effect("shows the transcript to a script", () =>

@@ -71,6 +71,31 @@ describe("ScriptedServer", () => {
     })
   )
 
+  it.effect("takes the messages into which a client has divided one reply for one, as in-process", () =>
+    Effect.gen(function* () {
+      const { baseUrl } = yield* ScriptedServer.start({ scripts })
+      const divided = Effect.gen(function* () {
+        const { messages } = yield* converse
+        const each = messages.flatMap(
+          (message): ReadonlyArray<Prompt.Message> =>
+            message.role === "assistant"
+              ? message.content.map((part) => Prompt.makeMessage("assistant", { content: [part] }))
+              : [message]
+        )
+        expect(each.length).toBeGreaterThan(messages.length)
+        const asked = each.slice(
+          0,
+          each.findLastIndex(({ role }) => role === "assistant")
+        )
+        return [(yield* generate(asked)).text, textOf((yield* collect(asked)).parts)]
+      })
+      for (const layer of [endpoint(baseUrl, "plan"), Scripted.layer(plan)]) {
+        const last = 'The last result was: ["a \\"b\\"","ü{\\"x\\":1}"]'
+        expect(yield* Effect.provide(divided, layer)).toEqual([last, last])
+      }
+    })
+  )
+
   it.effect("fails as in-process", () =>
     Effect.gen(function* () {
       const { baseUrl } = yield* ScriptedServer.start({ scripts })
