@@ -89,7 +89,7 @@ describe("a tool", { timeout: patience }, () => {
   )
 
   it.effect(
-    "that says its idempotency key is safe, wherever a model call is lost; one that says a part is not",
+    "that says its idempotency key is safe, wherever a model call is lost; one that says a part is told to say it all",
     () =>
       Effect.gen(function* () {
         const saying = (word: (key: string) => string, more: object = {}) => {
@@ -114,9 +114,22 @@ describe("a tool", { timeout: patience }, () => {
         }
         expect((yield* saying((key) => key)).broken).toEqual([])
         const lost = { only: ({ point }: CrashKit.Seam) => point === "in model call" }
-        expect(found(yield* saying((key) => key.slice(0, 8), lost))).toContain(
-          "transcript crash in model call"
-        )
+        for (const [from, to] of [
+          [0, 8],
+          [-12, undefined],
+          [3, 7]
+        ] as const) {
+          const report = yield* saying((key) => key.slice(from, to), lost)
+          expect(found(report)).toContain("transcript crash in model call")
+          for (const promise of ["transcript", "at_most_once"]) {
+            const problems = report.broken.filter((broken) => broken.promise === promise)
+            expect(problems.length).toBeGreaterThan(0)
+            for (const { problem } of problems) expect(problem).toMatch(/instead of .*: say the whole key\)$/)
+          }
+        }
+        const other = yield* saying((key) => `${key.length}${key.charCodeAt(5) % 7}`, lost)
+        expect(found(other)).toContain("transcript crash in model call")
+        expect(JSON.stringify(other.broken)).not.toContain("whole key")
       })
   )
 

@@ -10,17 +10,25 @@ import * as Parting from "./Parting.ts"
 // A shorter one may stand in a text by chance.
 const shortest = 8
 
-/** What a key is called instead, which is the same in every run that makes the same calls. */
-const namesOf = (observation: Observation.Observation): ReadonlyMap<string, string> => {
-  const names = new Map<string, string>()
+/** The calls that there are keys of, by their place and number, which are the same in every run that makes them. */
+const keysOf = (observation: Observation.Observation): ReadonlyMap<string, string> => {
+  const keys = new Map<string, string>()
   for (const [path, { numbers, stored }] of Parting.placesOf(observation)) {
     for (const event of stored.events) {
       if (event.type !== "tool_start" || event.idempotencyKey.length < shortest) continue
       const number = numbers.get(event.callId)
-      // Calls may share a key of their tool's own: to the world they are the first of them.
-      if (number === undefined || names.has(event.idempotencyKey)) continue
-      names.set(event.idempotencyKey, `the key of call ${path}/${number}`)
+      if (number !== undefined) keys.set(`${path}/${number}`, event.idempotencyKey)
     }
+  }
+  return keys
+}
+
+/** What a key is called instead. */
+const namesOf = (observation: Observation.Observation): ReadonlyMap<string, string> => {
+  const names = new Map<string, string>()
+  for (const [place, key] of keysOf(observation)) {
+    // Calls may share a key of their tool's own: to the world they are the first of them.
+    if (!names.has(key)) names.set(key, `the key of call ${place}`)
   }
   return names
 }
@@ -46,4 +54,34 @@ export const named = (observation: Observation.Observation): Observation.Observa
     entry._tag === "Happened" ? { ...entry, effect: replaced(entry.effect, names) } : entry
   )
   return { ...observation, runs, entries }
+}
+
+// A shorter one may well stand in both texts by chance.
+const shortestPart = 4
+
+/**
+ * Why two texts of the same place differ, if the one has a part of an idempotency key where the other has that part of the
+ * same call's key: a part is not known for the key that it is of. Else nothing.
+ */
+export const ofPart = (
+  undisturbed: Observation.Observation,
+  disturbed: Observation.Observation
+): ((was: string, is: string) => string) => {
+  const before = keysOf(undisturbed)
+  const changed = [...keysOf(disturbed)].flatMap(([place, key]) => {
+    const then = before.get(place)
+    return then === undefined || then === key ? [] : [[then, key] as const]
+  })
+  const shares = (was: string, is: string) =>
+    changed.some(([then, key]) => {
+      for (let at = 0; at + shortestPart <= key.length; at++) {
+        const [part, other] = [key.slice(at, at + shortestPart), then.slice(at, at + shortestPart)]
+        if (part !== other && is.includes(part) && was.includes(other)) return true
+      }
+      return false
+    })
+  return (was, is) =>
+    shares(was, is)
+      ? " (a part of an idempotency key is in it, which is another one after a lost model call: say the whole key)"
+      : ""
 }

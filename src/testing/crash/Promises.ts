@@ -136,7 +136,8 @@ const numberedCalls = (observation: Observation.Observation): ReadonlyMap<string
 function* effects(
   undisturbed: Observation.Observation,
   disturbed: Observation.Observation,
-  alike: boolean
+  alike: boolean,
+  ofPart: ReturnType<typeof Keys.ofPart>
 ): Iterable<Find> {
   const now = numberedCalls(disturbed)
   for (const [path, then] of numberedCalls(undisturbed)) {
@@ -147,9 +148,10 @@ function* effects(
       yield say("at_least_once", `${tool} was never started ${stateOutside}`)
     const before = counted(then.effects)
     const after = counted(call?.effects ?? [])
+    const part = ofPart(then.effects.join(), call?.effects.join() ?? "")
     for (const effect of new Set([...before.keys(), ...after.keys()])) {
       const [is, was] = [after.get(effect) ?? 0, before.get(effect) ?? 0]
-      const problem = `${JSON.stringify(effect)} took place ${times(is)} instead of ${times(was)}`
+      const problem = `${JSON.stringify(effect)} took place ${times(is)} instead of ${times(was)}${part}`
       if (is > was) yield say("at_most_once", problem)
       if (is < was && alike) yield say("at_least_once", problem)
     }
@@ -197,15 +199,16 @@ export const judge = (
   const { differences, parted } = Parting.compare(undisturbed, disturbed, strikes)
   const [first] = strikes
   const alike = parted.size === 0
+  const ofPart = Keys.ofPart(before, after)
   const found: Array<Find> = differences.map(({ at, is, runId, was }) => ({
     promise: "transcript",
     runId,
-    problem: `message ${at} is ${shortly(is)} instead of ${shortly(was)}`
+    problem: `message ${at} is ${shortly(is)} instead of ${shortly(was)}${ofPart(`${JSON.stringify(was)}`, `${JSON.stringify(is)}`)}`
   }))
   found.push(
     ...journals(disturbed),
     ...calls(disturbed),
-    ...effects(undisturbed, disturbed, alike),
+    ...effects(undisturbed, disturbed, alike, ofPart),
     ...Outcomes.untrue(undisturbed, disturbed),
     ...(alike ? costs(undisturbed, disturbed) : []),
     ...endings(undisturbed, disturbed, alike)
