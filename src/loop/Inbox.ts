@@ -17,6 +17,7 @@ import type { Job } from "./Job.ts"
 import type { Journal } from "./Journal.ts"
 import * as Nesting from "./Nesting.ts"
 import * as Plan from "./Plan.ts"
+import { resolutionOf } from "./ToolResult.ts"
 import * as ToolRunner from "./ToolRunner.ts"
 
 const shown = (args: PendingCall["args"]): string =>
@@ -108,15 +109,7 @@ export const takeIn = (
       })
     } else if (command.type === "resolve" && call.status === "unknown") {
       const { content, outcome } = command
-      journal.stage({
-        type: "outcome_resolved",
-        callId,
-        tool: call.tool,
-        outcome,
-        content,
-        command: id,
-        ...by
-      })
+      journal.stage(resolutionOf(call, { outcome, content, command: id, ...by }))
     } else if (command.type === "decide" && call.approval === "required" && call.status === "waiting") {
       if (command.argsDigest !== undefined && command.argsDigest !== call.argsDigest) continue
       const { args, decision, expires, reason } = command

@@ -11,6 +11,7 @@ import * as Operations from "./Operations.ts"
 import * as Patience from "./Patience.ts"
 import * as Plan from "./Plan.ts"
 import * as Policy from "./Policy.ts"
+import { resolutionOf } from "./ToolResult.ts"
 import * as Words from "./Words.ts"
 
 const askAbout = (job: Job, journal: Journal, call: PendingCall): Effect.Effect<Outcome> => {
@@ -39,19 +40,21 @@ export const lookUp = Effect.fnUntraced(function* (
 ) {
   yield* journal.commit()
   for (const call of calls) {
-    const { callId, tool } = call
     const found = yield* askAbout(job, journal, call)
-    const base = { type: "outcome_resolved", callId, tool, by: "reconcile" } as const
+    const base = { by: "reconcile" } as const
     if (found._tag === "Happened") {
       const { result } = found
       const report = Operations.reportOf(result)
       const note = report === undefined ? undefined : Operations.note(job, journal.state(), call, report)
       const content = note?.words ?? (typeof result === "string" ? result : JSON.stringify(result))
-      yield* journal.commit(...(note?.before ?? []), { ...base, outcome: "happened", content })
+      const resolution = resolutionOf(call, { ...base, outcome: "happened", content })
+      yield* journal.commit(...(note?.before ?? []), resolution)
     } else if (found._tag === "DidNotHappen") {
-      yield* journal.commit({ ...base, outcome: "did_not_happen", content: Words.didNotHappen })
+      const content = Words.didNotHappen
+      yield* journal.commit(resolutionOf(call, { ...base, outcome: "did_not_happen", content }))
     } else {
-      yield* journal.commit({ ...base, outcome: "still_unknown", content: Words.outcomeUnknown(tool) })
+      const content = Words.outcomeUnknown(call.tool)
+      yield* journal.commit(resolutionOf(call, { ...base, outcome: "still_unknown", content }))
     }
   }
 })

@@ -207,8 +207,7 @@ export const judge = (
   ): Body => {
     const digest = Digest.ofText(raw)
     const again = noteOf(job, journal.state(), call, digest, more.wrongArguments)
-    const before = call.edited === true ? `${Words.edited(JSON.stringify(call.args))}\n` : ""
-    const content = `${before}${raw}${again}`
+    const content = `${raw}${again}`
     return answer(journal, onDesk, call, { content, ok, disposition: "executed", digest, ...more, ...told })
   }
   const fatal = (detail: string): { readonly ending?: Ending } =>

@@ -8,6 +8,7 @@ import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
 import * as Schema from "effect/Schema"
 import * as SchemaGetter from "effect/SchemaGetter"
+import * as TestClock from "effect/testing/TestClock"
 import { Agent, type RunEvent, RunStore, ToolFailure, ToolPolicy } from "../../src/index.ts"
 import * as Scripted from "../../src/provider/Scripted.ts"
 import {
@@ -1202,5 +1203,91 @@ describe("arguments that take their time to be read", () => {
     const { exit } = yield* withTime(Effect.provideService(run(agent), RunStore.RunStore, meanwhile))
     expectTag(exit, "Completed")
     expect(asked).toBe(true)
+  })
+})
+
+describe("arguments that an approver has changed are told to the model with whatever became of the call", () => {
+  /** Approved with other arguments, and cut off. */
+  const cutOff = Effect.fnUntraced(function* (
+    tool: ReturnType<typeof guarded<"pay">>,
+    decision: ReturnType<typeof Agent.approve>
+  ) {
+    const tools = Toolkit.make(tool)
+    const begun = yield* Deferred.make<void>()
+    const agent = Agent.make("a", { toolkit: tools }).pipe(
+      Agent.provide(
+        tools.toLayer({ pay: () => Effect.andThen(Deferred.succeed(begun, undefined), Effect.never) })
+      ),
+      Agent.provide(once(call("pay", "c", "5 cents")).layer)
+    )
+    yield* run(agent)
+    yield* Agent.decide({ runId: "r", callId: "c" }, decision)
+    const fiber = yield* Effect.forkChild(Agent.resume(agent, "r"), { startImmediately: true })
+    yield* Deferred.await(begun)
+    yield* Fiber.interrupt(fiber)
+    return agent
+  })
+  const edit = Agent.approve({ args: { q: "7 cents" } })
+  const told = (ran: boolean) =>
+    ran
+      ? 'Ran with arguments changed by the approver: {"q":"7 cents"}\n'
+      : 'The approver had changed its arguments: {"q":"7 cents"}\n'
+
+  for (const [name, verdict, ran, words] of [
+    ["happened", Agent.happened("receipt 9"), true, "receipt 9"],
+    ["did not happen", Agent.didNotHappen, false, "This call did not take effect"]
+  ] as const) {
+    check(`a person says that it ${name}`, function* () {
+      const agent = yield* cutOff(guarded("pay"), edit)
+      yield* Agent.resolve({ runId: "r", callId: "c" }, verdict)
+      const { exit } = yield* resume(agent)
+      const { content } = resultOf(expectTag(exit, "Completed"), "c")
+      expect(content).toContain(`${told(ran)}${words}`)
+    })
+  }
+
+  for (const [name, found, ran, words] of [
+    ["happened", ToolPolicy.happened("receipt 9"), true, "receipt 9"],
+    ["did not happen", ToolPolicy.didNotHappen, false, "This call did not take effect"]
+  ] as const) {
+    check(`its tool finds out that it ${name}`, function* () {
+      const pay = guarded("pay").annotate(ToolPolicy.Reconcile, () => Effect.succeed(found))
+      const { exit } = yield* resume(yield* cutOff(pay, edit))
+      const { content } = resultOf(expectTag(exit, "Completed"), "c")
+      expect(content).toContain(`${told(ran)}${words}`)
+    })
+  }
+
+  check("it is answered with what it has brought before", function* () {
+    const tools = Toolkit.make(guarded("ask").annotate(Tool.Readonly, true))
+    const bot = model([
+      Scripted.turn(call("ask", "c1", "x")),
+      Scripted.turn(call("ask", "c2", "y")),
+      Scripted.text("done")
+    ])
+    const agent = Agent.make("a", { toolkit: tools, policy: { dedupe: "all" } }).pipe(
+      Agent.provide(tools.toLayer({ ask: ({ q }) => Effect.succeed(`answer to ${q}`) })),
+      Agent.provide(bot.layer)
+    )
+    yield* run(agent)
+    yield* Agent.decide({ runId: "r", callId: "c1" }, Agent.approve())
+    yield* resume(agent)
+    yield* Agent.decide({ runId: "r", callId: "c2" }, Agent.approve({ args: { q: "x" } }))
+    const { events, exit } = yield* resume(agent)
+    expect(of(events, "tool_result", "c2")).toMatchObject([{ disposition: "cached" }])
+    const { content } = resultOf(expectTag(exit, "Completed"), "c2")
+    expect(content).toContain('The approver had changed its arguments: {"q":"x"}\n')
+    expect(content).toContain("answer to x")
+  })
+
+  check("it is not run again, because a person declines it the second time", function* () {
+    const pay = guarded("pay").annotate(Tool.Idempotent, true)
+    const agent = yield* cutOff(pay, Agent.approve({ args: { q: "7 cents" }, expires: "1 second" }))
+    yield* TestClock.adjust("2 seconds")
+    yield* resume(agent)
+    yield* Agent.decide({ runId: "r", callId: "c" }, Agent.reject())
+    const { exit } = yield* resume(agent)
+    const { content } = resultOf(expectTag(exit, "Completed"), "c")
+    expect(content).toContain(`${told(false)}Declined`)
   })
 })

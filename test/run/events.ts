@@ -535,6 +535,10 @@ export const simulate = (numbers: ReadonlyArray<number>, options: Options = {}):
     argsDigest: digestOf(args)
   })
 
+  /** What the model reads of a call tells it with which arguments it was approved, if they are not its own. */
+  const told = ({ args, edited }: PendingCall, content: string): string =>
+    edited === true ? `With ${JSON.stringify(args)}\n${content}` : content
+
   const finish = (pending: PendingCall): "ended" | "again" => {
     const asked = toAsked(pending)
     pass(5, 40, 2000)
@@ -565,7 +569,7 @@ export const simulate = (numbers: ReadonlyArray<number>, options: Options = {}):
     const content = stuck ? "some text" : tape.pick(["some text", "other text"])
     const brings = (raw: string, more: Partial<Omit<Of<"tool_result">, "type">> = {}) =>
       result(asked, {
-        content: pending.edited === true ? `Ran with other arguments.\n${raw}` : raw,
+        content: told(pending, raw),
         digest: Digest.ofText(raw),
         ...more
       })
@@ -628,7 +632,7 @@ export const simulate = (numbers: ReadonlyArray<number>, options: Options = {}):
     for (const pending of ready) {
       const content = brought.get(sameCall(pending))
       if (content !== undefined && tape.once(5)) {
-        append(result(toAsked(pending), { disposition: "cached", content }))
+        append(result(toAsked(pending), { disposition: "cached", content: told(pending, content) }))
       } else if (!hasExpired(pending, date())) {
         append(start(toAsked(pending), pending.attempts + 1))
         running.push(pending)
@@ -693,7 +697,8 @@ export const simulate = (numbers: ReadonlyArray<number>, options: Options = {}):
         })
       }
     }
-    for (const { callId, tool } of unknownOutcomes(now())) {
+    for (const pending of unknownOutcomes(now())) {
+      const { callId, tool } = pending
       const outcome = tape.pick(["skip", "happened", "did_not_happen"] as const)
       if (outcome === "skip") continue
       append({
@@ -701,7 +706,7 @@ export const simulate = (numbers: ReadonlyArray<number>, options: Options = {}):
         callId,
         tool,
         outcome,
-        content: `a person says: ${outcome}`,
+        content: told(pending, `a person says: ${outcome}`),
         by: "ann",
         command: ++commands
       })
@@ -721,10 +726,12 @@ export const simulate = (numbers: ReadonlyArray<number>, options: Options = {}):
           ...step.answers.map(({ call, refusal }) =>
             result(toAsked(call), {
               ok: false,
-              content:
+              content: told(
+                call,
                 refusal._tag === "Rejected"
                   ? `Declined: ${call.rejection ?? "no reason"}. It did not run.`
-                  : "no budget left",
+                  : "no budget left"
+              ),
               disposition: refusal._tag === "Rejected" ? "rejected" : "refused",
               ...(refusal._tag === "NoBudget" ? { short: refusal.exhausted.resource } : undefined)
             })
@@ -752,9 +759,11 @@ export const simulate = (numbers: ReadonlyArray<number>, options: Options = {}):
         return
       case "Reconcile":
         append(
-          ...step.calls.map(({ callId, tool }): Body => {
+          ...step.calls.map((pending): Body => {
+            const { callId, tool } = pending
             const outcome = tape.pick(["happened", "did_not_happen", "still_unknown"] as const)
-            return { type: "outcome_resolved", callId, tool, outcome, content: `looked up: ${outcome}` }
+            const content = told(pending, `looked up: ${outcome}`)
+            return { type: "outcome_resolved", callId, tool, outcome, content }
           })
         )
         return

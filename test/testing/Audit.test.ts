@@ -62,13 +62,13 @@ describe("a journal that keeps the laws", () => {
       decided(asked, "approved", { args: edited, argsDigest: digestOf(edited) })
     ]
     const again = call(tools.readSecret, "c9", { path: "another" })
-    const content = "With other arguments: the secret"
+    const content = `With ${JSON.stringify(edited)}\nthe secret`
     const events = written([
       begun,
       ...turn(1, [secret]),
       ...approved(secret),
       start({ ...secret, args: edited }),
-      result(secret, { content }),
+      result(secret, { content, digest: Digest.ofText("the secret") }),
       ...turn(2, [again]),
       ...approved(again),
       result(again, { disposition: "cached", content })
@@ -327,6 +327,7 @@ const turns: ReadonlyArray<Breach> = [
 ]
 
 const edited = { path: "edited" }
+const silent = "has other arguments than the model asked for, and its result does not say so"
 const editing = { args: edited, argsDigest: digestOf(edited) }
 const page = call(tools.putAsk, "c9")
 /** A call that may be repeated was cut off, with the arguments that it was approved with for a while. */
@@ -488,11 +489,60 @@ const results: ReadonlyArray<Breach> = [
   breach(3, "call c8 (request_input) is a question, and is answered by a tool", ...one(input), result(input)),
   breach(
     3,
-    "call c4 (delete_file) ran with other arguments than the model asked for, and its result does not say so",
+    `call c4 (delete_file) ${silent}`,
     ...one(remove),
     decided(remove, "approved", editing),
     start({ ...remove, args: edited }),
-    result(remove, { digest: Digest.ofText("some text") })
+    result(remove)
+  ),
+  ...(["happened", "did_not_happen"] as const).map((outcome) =>
+    breach(
+      3,
+      `call c4 (delete_file) ${silent}`,
+      ...one(remove),
+      decided(remove, "approved", editing),
+      start({ ...remove, args: edited }),
+      stopped("interrupted", "cancelled"),
+      resumed,
+      { type: "outcome_resolved", callId: "c4", tool: "delete_file", outcome, content: "Somebody says." }
+    )
+  ),
+  breach(
+    3,
+    `call c9 (read_secret) ${silent}`,
+    ...one(secret),
+    ask(secret),
+    decided(secret, "approved", editing),
+    start({ ...secret, args: edited }),
+    result(secret, {
+      content: `With ${JSON.stringify(edited)}\nsome text`,
+      digest: Digest.ofText("some text")
+    }),
+    ...turn(2, [call(tools.readSecret, "c9")]),
+    ask(call(tools.readSecret, "c9")),
+    decided(call(tools.readSecret, "c9"), "approved", editing),
+    result(call(tools.readSecret, "c9"), { disposition: "cached" })
+  ),
+  ...(["rejected", "refused"] as const).map((disposition) =>
+    breach(
+      3,
+      `call c9 (put_page) ${silent}`,
+      ...one(page),
+      ask(page),
+      decided(page, "approved", { ...editing, expires: dateOf(6, 6) }),
+      start({ ...page, args: edited }),
+      stopped("interrupted", "cancelled"),
+      resumed,
+      ...(disposition === "refused"
+        ? []
+        : [ask({ ...page, args: edited }), decided({ ...page, args: edited }, "rejected")]),
+      result(page, {
+        ok: false,
+        disposition,
+        content: "Declined: it did not run.",
+        ...(disposition === "refused" ? { detail: "it has no key" } : undefined)
+      })
+    )
   ),
   breach(
     3,

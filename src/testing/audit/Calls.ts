@@ -138,28 +138,33 @@ function* unstarted(call: Call, how: string): Generator<Problem> {
   yield broken(2, `${nameOf(call)} is put down as ${how} while it is ${is}`)
 }
 
-function* executed(call: Call, { content, digest }: Of<"tool_result">): Generator<Problem> {
+/** What the model reads of a call tells it the arguments that an approver has given it, if they are not its own. */
+function* saysArguments(call: Call, content: string): Generator<Problem> {
+  const { args, argsDigest } = executable(call)
+  if (argsDigest === call.planned.argsDigest || content.includes(JSON.stringify(args))) return
+  const name = nameOf(call)
+  yield broken(3, `${name} has other arguments than the model asked for, and its result does not say so`)
+}
+
+function* executed(call: Call, { content }: Of<"tool_result">): Generator<Problem> {
   const name = nameOf(call)
   if (call.planned.kind === "input")
     return yield broken(3, `${name} is a question, and is answered by a tool`)
   if (call.planned.kind === "submit") return
   // An attempt after which there is no other has its result after all.
   if (!call.retrying) yield* ended(call, "executed")
-  const { argsDigest } = executable(call)
-  if (argsDigest !== call.planned.argsDigest && digest === Digest.ofText(content)) {
-    yield broken(
-      3,
-      `${name} ran with other arguments than the model asked for, and its result does not say so`
-    )
-  }
+  yield* saysArguments(call, content)
 }
 
 function* cached(before: Ledger, call: Call, { content, ok }: Of<"tool_result">): Generator<Problem> {
   yield* unstarted(call, "cached")
+  yield* saysArguments(call, content)
   const { argsDigest } = executable(call)
+  const edited = argsDigest !== call.planned.argsDigest
+  const brought = Digest.ofText(edited ? content.slice(content.indexOf("\n") + 1) : content)
   // With other arguments than the model asked for it is a call of those, too.
   const isKnown = [call.planned.argsDigest, argsDigest].some((digest) =>
-    before.brought.get(sameCall(call.tool, digest))?.has(Digest.ofText(content))
+    before.brought.get(sameCall(call.tool, digest))?.has(brought)
   )
   // Work that goes on is not started again: the call is answered with the name of its operation.
   const goesOn = [...before.operations.values()].some(
@@ -179,6 +184,7 @@ const saysDeclined = (content: string): boolean => /declined/i.test(content) && 
 function* rejected(call: Call, { content }: Of<"tool_result">): Generator<Problem> {
   const name = nameOf(call)
   yield* unstarted(call, "rejected")
+  if (call.begun !== undefined) yield* saysArguments(call, content)
   const { decision } = call
   if (decision?.decision !== "rejected") {
     return yield broken(4, `${name} is put down as rejected, and nobody has rejected it`)
@@ -188,8 +194,9 @@ function* rejected(call: Call, { content }: Of<"tool_result">): Generator<Proble
   }
 }
 
-function* refused(call: Call): Generator<Problem> {
+function* refused(call: Call, { content }: Of<"tool_result">): Generator<Problem> {
   yield* unstarted(call, "refused")
+  if (call.begun !== undefined) yield* saysArguments(call, content)
   if (call.decision?.decision === "rejected") {
     yield broken(3, `${nameOf(call)} was rejected, and its result says something else`)
   }
@@ -240,7 +247,7 @@ function* answered(before: Ledger, event: Of<"tool_result">): Generator<Problem>
     case "rejected":
       return yield* rejected(call, event)
     case "refused":
-      return yield* refused(call)
+      return yield* refused(call, event)
     case "cancelled":
     case "unknown":
       return yield* cutOff(call, event)
@@ -299,7 +306,7 @@ function* suspended(call: Call, event: Of<"child_suspended">): Generator<Problem
   yield* told(call, event)
 }
 
-function* resolved(call: Call, { content, tool }: Of<"outcome_resolved">): Generator<Problem> {
+function* resolved(call: Call, { content, outcome, tool }: Of<"outcome_resolved">): Generator<Problem> {
   const name = nameOf(call)
   if (call.status === "settled") yield broken(3, `${name} has a second result`)
   else if (call.status !== "unknown") {
@@ -307,6 +314,7 @@ function* resolved(call: Call, { content, tool }: Of<"outcome_resolved">): Gener
   }
   if (tool !== call.tool) yield broken(3, `${name} is resolved as a call of ${tool}`)
   if (content.trim() === "") yield broken(3, `${name} is resolved without a word`)
+  if (outcome !== "still_unknown") yield* saysArguments(call, content)
 }
 
 function* aboutCall(call: Call, event: RunEvent): Generator<Problem> {

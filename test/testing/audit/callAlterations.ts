@@ -85,10 +85,16 @@ function* dispositions(event: Of<"tool_result">, { events, rest }: Place): Gener
   }
 }
 
+/** Whether a call was started with other arguments than its own. */
+const isEdited = ({ before, events }: Place, callId: string): boolean =>
+  about(before, callId).some(
+    (one) => one.type === "tool_start" && Digest.ofArgs(one.args) !== planOf(events, callId)?.argsDigest
+  )
+
 /** The result of a call. */
 export function* toolResult(event: Of<"tool_result">, place: Place): Generator<Alteration> {
   const { rest } = place
-  const { disposition } = event
+  const { callId, disposition } = event
   const executed = disposition === "executed"
   yield { field: "callId", verdict: "breaks", event: { ...event, callId: "another" } }
   yield { field: "tool", verdict: "breaks", event: { ...event, tool: "another" } }
@@ -102,7 +108,7 @@ export function* toolResult(event: Of<"tool_result">, place: Place): Generator<A
   if (executed) {
     yield {
       field: "content",
-      verdict: reused ? "open" : "harmless",
+      verdict: isEdited(place, callId) ? "breaks" : reused ? "open" : "harmless",
       event: { ...event, content: "in other words" }
     }
   } else if (disposition !== "cached") {
@@ -192,7 +198,11 @@ export function* approvalResolved(event: Of<"approval_resolved">, { rest }: Plac
     yield { field: "decision", verdict, event: { ...event, decision: "rejected" } }
     yield { field: "decision", verdict: "breaks", event: { ...event, decision: "not_required" } }
     const other = { args: otherArgs, argsDigest: Digest.ofArgs(otherArgs) }
-    yield { field: "args and argsDigest", verdict: breaksIf(started), event: { ...event, ...other } }
+    yield {
+      field: "args and argsDigest",
+      verdict: breaksIf(started || said("cached")),
+      event: { ...event, ...other }
+    }
     yield { field: "expires", verdict: "breaks", event: { ...event, expires: event.at } }
     const [start] = later.filter(({ type }) => type === "tool_start")
     if (start !== undefined) {
