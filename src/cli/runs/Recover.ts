@@ -56,8 +56,7 @@ const progress = Layer.effect(
   })
 )
 
-const elsewhere =
-  "another process drives it, or has died so recently that nobody can tell: try again in a quarter of a minute"
+const elsewhere = "another process drives it"
 
 /** How one run is taken over; what becomes of it is written down, also while it is driven. */
 const takingOver = Effect.fnUntraced(function* (
@@ -67,6 +66,12 @@ const takingOver = Effect.fnUntraced(function* (
   const { agent, model } = input
   const store = yield* RunStore
   const agentOf = yield* AgentOf.finder(agent)
+  const slots = yield* Semaphore.make(input.concurrency)
+  const waiting = yield* Effect.cached(
+    Output.note(
+      `Some runs are driven by another process, or that process has died: waiting, ${yield* StoredRun.deadFor} s at most.`
+    )
+  )
   const limits = LimitFlags.given(input)
   // What stands in for an endpoint says so, once.
   const models = {
@@ -79,11 +84,16 @@ const takingOver = Effect.fnUntraced(function* (
   return (run: RunSummary) =>
     Effect.gen(function* () {
       const found = yield* agentOf(run)
-      if ((yield* store.summary(run.runId)).status !== "running") return left(run, "it has stopped meanwhile")
-      record({ _tag: "Driven", run, module: found.module })
-      yield* Agent.outcome(Agent.resume(found.agent, run.runId, { limits })).pipe(
-        Effect.provide(yield* models[found.standIn])
-      )
+      if (!(yield* StoredRun.outlived(run, waiting))) return left(run, elsewhere)
+      const driving = Effect.gen(function* () {
+        if ((yield* store.summary(run.runId)).status !== "running")
+          return left(run, "it has stopped meanwhile")
+        record({ _tag: "Driven", run, module: found.module })
+        yield* Agent.outcome(Agent.resume(found.agent, run.runId, { limits })).pipe(
+          Effect.provide(yield* models[found.standIn])
+        )
+      })
+      yield* slots.withPermit(driving)
     }).pipe(
       Effect.catchCause((cause) =>
         Effect.sync(() => {
@@ -118,7 +128,6 @@ export const recover = (input: Flags.Recover) =>
     const runs = yield* unstopped
     const outcomes = new Map<string, Recovery.Outcome>()
     const takeOver = yield* takingOver(input, (outcome) => outcomes.set(outcome.run.runId, outcome))
-    const slots = yield* Semaphore.make(input.concurrency)
     const tell = Effect.gen(function* () {
       const all = runs.map(
         (run) => outcomes.get(run.runId) ?? { _tag: "Left" as const, run, why: "it was not its turn yet" }
@@ -130,7 +139,7 @@ export const recover = (input: Flags.Recover) =>
       const code = Recovery.exitCode(report)
       if (code !== Output.exitCodes.ok) yield* Output.quit(code)
     })
-    yield* together(runs.map((run) => slots.withPermit(takeOver(run)))).pipe(
+    yield* together(runs.map(takeOver)).pipe(
       Effect.provide(Drive.tracing(input.trace, progress)),
       Effect.onInterrupt(() => Effect.ignore(tell))
     )

@@ -6,7 +6,14 @@ import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import type * as Layer from "effect/Layer"
 import * as Schedule from "effect/Schedule"
-import { LeaseTime, RunNotFound, RunStore, type RunStoreError } from "../../store/RunStore.ts"
+import * as Stream from "effect/Stream"
+import {
+  LeaseTime,
+  RunNotFound,
+  RunStore,
+  type RunStoreError,
+  type RunSummary
+} from "../../store/RunStore.ts"
 import * as Ending from "../Ending.ts"
 import * as Output from "../Output.ts"
 import * as Store from "../Store.ts"
@@ -63,3 +70,27 @@ export const untilFree = (runId: string): Effect.Effect<void, RunStoreError, Run
     Effect.repeat({ until: (free) => free, schedule: Schedule.spaced("500 millis") }),
     Effect.asVoid
   )
+
+/**
+ * Waits for the right of a process that has died to end: so long nobody can tell it from one that lives. One that goes on
+ * with the run meanwhile does live, and so does one that still has the right after that time. Yields whether nobody drives
+ * the run then; `waiting` says that it takes a while.
+ */
+export const outlived = Effect.fnUntraced(function* (
+  { runId, seq }: RunSummary,
+  waiting: Effect.Effect<void>
+) {
+  if (yield* isFree(runId)) return true
+  const store = yield* RunStore
+  yield* waiting
+  // It may be about to stop, and writes that in several steps.
+  const goesOn = Effect.gen(function* () {
+    yield* Stream.runHead(store.watch(runId, seq))
+    yield* Effect.sleep("1 second")
+    return (yield* store.summary(runId)).status === "running" ? false : yield* Effect.never
+  })
+  return yield* Effect.as(untilFree(runId), true).pipe(
+    Effect.raceFirst(goesOn),
+    Effect.timeoutOrElse({ duration: `${yield* deadFor} seconds`, orElse: () => Effect.succeed(false) })
+  )
+})

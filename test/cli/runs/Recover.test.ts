@@ -9,6 +9,7 @@ import {
   cli,
   elsewhere,
   forgetTheDead,
+  impatient,
   module,
   parsed,
   Running,
@@ -94,15 +95,57 @@ describe("checkrein runs recover", () => {
   })
 
   it("leaves alone what another process drives, and does not disturb it", async () => {
-    const { recover, runs, store } = scene("driven")
-    const { runId, running } = await elsewhere(store, "waiter", "Wait.", /waiting to go/)
-    const ended = await recover(...module("waiter"))
-    expect([ended.code, ended.stdout]).toEqual([
-      0,
-      `Left 1 run alone:\n  ${runId}  another process drives it, or has died so recently that nobody can tell: try again in a quarter of a minute`
+    const { runs, store } = scene("driven")
+    const idle = await elsewhere(store, "waiter", "Wait.", /waiting to go/)
+    const busy = await elsewhere(store, "ticker", "900", /tick/)
+    const agents = [...module("waiter"), "--json", ...store]
+    const ended = await impatient("runs", "recover", ...agents)
+    expect(ended.code).toBe(1)
+    const { failed, left } = parsed(ended)
+    const why = "another process drives it"
+    expect(left).toEqual([{ runId: idle.runId, agent: "waiter", why }])
+    expect(failed, "of an agent that is not known here").toMatchObject([{ runId: busy.runId }])
+    const ticking = await impatient("runs", "recover", ...module("ticker"), "--json", ...store)
+    expect(parsed(ticking).left).toMatchObject([{ runId: busy.runId, why }])
+    expect(ended.stderr.match(/: waiting, 3 s at most\.$/gm), "said once").toHaveLength(1)
+    for (const { runId, running } of [idle, busy]) {
+      await runs("cancel", runId)
+      expect((await running.ended).code).toBe(3)
+    }
+    const alone = await impatient("runs", "recover", ...module("waiter"), ...store)
+    expect(alone.code).toBe(0)
+  })
+
+  it("waits for what a process may have left a moment ago, beside which the others go on", async () => {
+    const { file, leave, store } = scene("just killed")
+    const killed = await Promise.all([1, 2].map(() => elsewhere(store, "ticker", "900", /tick/)))
+    for (const { running } of killed) running.signal("SIGKILL")
+    for (const { running } of killed) await running.ended
+    await leave("ticker", "other", "3")
+    const recovering = new Running([
+      ...[
+        "runs",
+        "recover",
+        ...module("ticker"),
+        "--max-turns",
+        "5",
+        "--concurrency",
+        "1",
+        "--json",
+        ...store
+      ]
     ])
-    await runs("cancel", runId)
-    expect((await running.ended).code).toBe(3)
+    await recovering.prints(/waiting, 17 s at most/)
+    await recovering.prints(/^other {2}■/m)
+    forgetTheDead(file)
+    const ended = await recovering.ended
+    expect(ended.code).toBe(3)
+    const { failed, left, recovered } = parsed(ended)
+    expect([failed, left]).toEqual([[], []])
+    expect(recovered).toHaveLength(3)
+    expect(recovered).toContainEqual(expect.objectContaining({ runId: "other", status: "completed" }))
+    for (const { runId } of killed)
+      expect(recovered).toContainEqual(expect.objectContaining({ runId, status: "max_turns_exceeded" }))
   })
 
   it("goes on with the others where one cannot be driven", async () => {
