@@ -136,11 +136,12 @@ export const stopDriven = Effect.fnUntraced(function* (
   ending: Ending,
   operations: NonNullable<Of<"run_stopped">["operations"]> = []
 ) {
+  const isStop = ending.reason === "cancelled"
   const isOpen = ({ reason, status }: RunSummary): boolean =>
-    status === "running" ||
-    (ending.reason === "cancelled" && status === "interrupted" && reason !== "cancelled")
+    status === "running" || (isStop && status === "interrupted" && reason !== "cancelled")
   for (const call of journal.state().pending.filter(continues)) {
-    if (call.status === "suspended") continue
+    // It waits, and goes on waiting unless this is a Stop, which is one for both.
+    if (call.status === "suspended" && !isStop) continue
     const child = yield* stopChild(journal, call, isOpen)
     if (child !== undefined) journal.stage(...newUse(call, child))
   }

@@ -401,6 +401,47 @@ describe("whichever run of a family is cancelled, at whatever event", () => {
   }
 })
 
+describe("a child that waits for a person while its parent is stopped", () => {
+  /** One that asks a sub-agent, which waits for a decision, and may read something for ever beside that. */
+  const waiting = (...beside: ReadonlyArray<Scripted.Answer>) => {
+    const below = payer(model([call("sign", "s"), Scripted.text("signed")], "payer"))
+    const ask = Agent.asTool(below.agent, { name: "ask", description: "Asks." })
+    const tools = Toolkit.make(ask.tool.annotate(Tool.Readonly, true), reader("read"))
+    const handlers = Layer.merge(
+      ask.layer,
+      Toolkit.make(reader("read")).toLayer({ read: () => Effect.never })
+    )
+    const turn = Scripted.turn(Scripted.call("ask", { task: "go" }, { id: "c" }), ...beside)
+    const bot = model([turn, Scripted.text("done")], "top")
+    const agent = Agent.make("top", { toolkit: tools }).pipe(Agent.provide(Layer.merge(handlers, bot.layer)))
+    return { agent, ran: below.ran }
+  }
+
+  for (const [when, beside] of [
+    ["while something else runs in it", [call("read", "b")]],
+    ["while nobody drives it", []]
+  ] as const) {
+    check(`is stopped with it, ${when}`, function* () {
+      const { agent, ran } = waiting(...beside)
+      const fiber = yield* Effect.forkChild(Effect.exit(Agent.run(agent, "go", { runId: "r" })))
+      yield* settle
+      expect(yield* summary("r/c")).toMatchObject({ status: "interrupted", reason: "approval" })
+      yield* Agent.cancel("r", "enough")
+      yield* Fiber.join(fiber)
+      expect(yield* summary("r")).toMatchObject({ reason: "cancelled", detail: "enough" })
+      expect(yield* summary("r/c")).toMatchObject({ reason: "cancelled", detail: "run r was stopped" })
+      expect((yield* Audit.run("r")).findings).toEqual([])
+      // It waits again once its parent goes on.
+      yield* Agent.decide({ runId: "r/c", callId: "s" }, Agent.approve())
+      const again = yield* Effect.forkChild(Effect.exit(Agent.resume(agent, "r")))
+      yield* settle
+      expect(yield* summary("r/c")).toMatchObject({ status: "completed" })
+      expect(ran).toEqual(["sign"])
+      yield* Fiber.interrupt(again)
+    })
+  }
+})
+
 describe("a child that was stopped with its parent, and whose own driver was dead by then", () => {
   check("goes on with its parent when that is resumed", function* () {
     const store = yield* RunStore.RunStore
