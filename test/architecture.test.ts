@@ -69,6 +69,7 @@ const seams = [
   "observe/Spans.ts",
   "provider/PriceBook.ts",
   "provider/RequestParams.ts",
+  "provider/ResultText.ts",
   "provider/Tokens.ts",
   "store/BudgetPool.ts",
   "store/Names.ts",

@@ -4,7 +4,8 @@
 import * as Prompt from "effect/ai/Prompt"
 import type * as Response from "effect/ai/Response"
 import type * as Schema from "effect/Schema"
-import type { AssistantMessage, Message, ProviderOptions } from "../run/Message.ts"
+import * as ResultText from "../provider/ResultText.ts"
+import type { AssistantMessage, Message, ProviderOptions, ToolMessage } from "../run/Message.ts"
 import type { Usage } from "../run/Money.ts"
 import * as Nesting from "./Nesting.ts"
 
@@ -72,6 +73,26 @@ const valueOf = (content: string): Schema.Json => {
   }
 }
 
+/** The value is worked out when it is asked for, once: who writes the text itself has no use of it. */
+const toolResult = ({ callId, content, ok, tool }: ToolMessage): Prompt.ToolResultPart => {
+  let value: { readonly json: Schema.Json } | undefined
+  const part = Prompt.makePart("tool-result", {
+    id: callId,
+    name: tool,
+    isFailure: !ok,
+    result: content,
+    providerExecuted: false
+  })
+  const lazy = {
+    ...part,
+    get result() {
+      value ??= { json: valueOf(content) }
+      return value.json
+    }
+  }
+  return ResultText.keep(lazy, content)
+}
+
 /** A message as `effect/ai` wants it. */
 export const toPrompt = (message: Message): Prompt.Message => {
   switch (message.role) {
@@ -93,17 +114,7 @@ export const toPrompt = (message: Message): Prompt.Message => {
         ...optionsOf(message)
       })
     case "tool": {
-      const { callId, content, ok, tool } = message
-      const result = {
-        id: callId,
-        name: tool,
-        isFailure: !ok,
-        result: valueOf(content),
-        providerExecuted: false
-      }
-      return Prompt.makeMessage("tool", {
-        content: [Prompt.makePart("tool-result", result)]
-      })
+      return Prompt.makeMessage("tool", { content: [toolResult(message)] })
     }
   }
 }

@@ -13,6 +13,7 @@ import * as Context from "effect/Context"
 import * as Base64 from "effect/encoding/Base64"
 import * as Predicate from "effect/Predicate"
 import * as Schema from "effect/Schema"
+import * as ResultText from "./ResultText.ts"
 
 /** A tool call as an assistant message carries it; `arguments` is JSON text. */
 export const ToolCall = Schema.Struct({
@@ -200,7 +201,7 @@ const toolMessages = (message: Prompt.ToolMessage): ReadonlyArray<Message> => {
       name: part.name,
       content:
         part.modelOutput === undefined
-          ? resultText(part.result)
+          ? (ResultText.of(part) ?? resultText(part.result))
           : part.modelOutput.every((output) => output.type === "text")
             ? part.modelOutput.map((output) => (output.type === "text" ? output.text : "")).join("\n")
             : part.modelOutput.map((output) =>

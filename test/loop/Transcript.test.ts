@@ -1,9 +1,11 @@
 import { describe, expect, it } from "@effect/vitest"
+import * as Prompt from "effect/ai/Prompt"
 import * as Tool from "effect/ai/Tool"
 import * as Toolkit from "effect/ai/Toolkit"
 import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
 import * as Stream from "effect/Stream"
+import { vi } from "vitest"
 import { Agent, type RunState, ToolFailure } from "../../src/index.ts"
 import { toPrompt } from "../../src/loop/Transcript.ts"
 import * as Wire from "../../src/provider/Wire.ts"
@@ -215,5 +217,27 @@ describe("the result of a tool, in the chat-completions format", () => {
       const message = toPrompt({ role: "tool", callId: "c", tool: "t", ok: true, content })
       expect(Wire.messages([message])).toEqual([{ role: "tool", tool_call_id: "c", name: "t", content }])
     }
+  })
+
+  it("is not worked out anew from the value, which nobody asks for", () => {
+    const content = JSON.stringify(encoded.array)
+    const message = toPrompt({ role: "tool", callId: "c", tool: "t", ok: true, content })
+    const parse = vi.spyOn(JSON, "parse")
+    const [wire] = Wire.messages([message])
+    expect([wire?.content, parse.mock.calls]).toEqual([content, []])
+    parse.mockRestore()
+  })
+
+  it("is what somebody has put in its place on the way to the model", () => {
+    const message = toPrompt({ role: "tool", callId: "c", tool: "t", ok: true, content: '{"secret":1}' })
+    const redacted =
+      message.role === "tool"
+        ? Prompt.makeMessage("tool", {
+            content: message.content.map((part) =>
+              part.type === "tool-result" ? { ...part, result: { secret: "-" } } : part
+            )
+          })
+        : message
+    expect(Wire.messages([redacted])[0]?.content).toBe('{"secret":"-"}')
   })
 })
