@@ -3,11 +3,11 @@
  */
 
 import { cost } from "../observe/Pretty.ts"
+import { lastWords } from "../run/Answer.ts"
 import { actionsOf, hasTold, resumeOf } from "../run/GoingOn.ts"
 import * as Handoff from "../run/Handoff.ts"
 import { countsAsFree } from "../run/HandoffText.ts"
 import type { Resource } from "../run/Limits.ts"
-import { textOf } from "../run/Message.ts"
 import { plain, words } from "../run/PlainText.ts"
 import * as RunExit from "../run/RunExit.ts"
 import { isAtLimit, type RunState } from "../run/RunState.ts"
@@ -193,11 +193,6 @@ export const toJson = (run: RunState, where: Where) => ({
   next: next(run, where)
 })
 
-const lastWords = (run: RunState): string => {
-  const last = run.messages.findLast((message) => message.role === "assistant")
-  return last?.role === "assistant" ? Output.oneLine(textOf(last)) : ""
-}
-
 // What else is said of a run that stopped short says these.
 const saidElsewhere: ReadonlySet<HandoffScreen.Part> = new Set(["task", "unknown", "spend", "next"])
 
@@ -226,7 +221,7 @@ export const told = (run: RunState, where: Where): string => {
   const question = RunExit.questionOf(run)
   if (question !== undefined) lines.push(`  it asks: ${plain(question.text)}`)
   const handoff = handoffOf(run, where)
-  const last = lastWords(run)
+  const last = Output.oneLine(lastWords(run))
   if (handoff !== null && Store.isFleeting(where.store))
     lines.push(...handedOver(handoff, Number.POSITIVE_INFINITY))
   else if (handoff !== null) lines.push(...handedOver(handoff, mostLines), `In full: ${show(where, run)}`)

@@ -45,7 +45,7 @@ export const take = Effect.fnUntraced(function* (
   prompt: Prompt.Prompt,
   ms: number
 ) {
-  const { turns: done, costUsd: before, phase } = journal.state()
+  const { turns: done, costUsd: before, phase, unfinished } = journal.state()
   const turn = done + 1
   const reply = readReply(attempt.parts)
   const incomplete = whyIncomplete(reply, attempt.error)
@@ -60,14 +60,19 @@ export const take = Effect.fnUntraced(function* (
   const asked = callsOf({ role: "assistant", content: reply.content }).length
   const calls = yield* Plan.plan(job, callsOf(message))
   const ends = incomplete === undefined && calls.length === 0 && reply.finish !== "pause"
+  const says = textOf(message).trim() !== ""
+  const filtered = reply.finish === "content-filter" && attempt.error === undefined
+  const cutOff = incomplete !== undefined && !filtered && says
   // A model that has nothing to say in a handoff has said it: its turns are not spent on asking again.
-  const empty = ends && phase === "investigate" && textOf(message).trim() === ""
+  const empty = ends && phase === "investigate" && !says
   const prose = ends && !empty && job.contract !== undefined && phase === "investigate"
-  const note =
-    incomplete !== undefined
-      ? Words.incompleteNote(incomplete, asked)
+  const goesOn = cutOff || unfinished !== undefined
+  const note = filtered
+    ? Words.filteredNote(asked)
+    : incomplete !== undefined
+      ? Words.incompleteNote(incomplete, asked, goesOn)
       : empty
-        ? Words.emptyNote
+        ? Words.emptyNote(goesOn)
         : prose
           ? Words.contractNote
           : undefined
@@ -86,6 +91,7 @@ export const take = Effect.fnUntraced(function* (
     finish: attempt.error === undefined ? reply.finish.replaceAll("-", "_") : "broken",
     ms,
     answers: ends && note === undefined,
+    ...(cutOff ? { cutOff } : undefined),
     ...(note === undefined ? undefined : { note })
   })
 })

@@ -4,7 +4,7 @@
  */
 import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
-import { textOf } from "../run/Message.ts"
+import { lastWords } from "../run/Answer.ts"
 import type { Suspension } from "../run/RunEvent.ts"
 import * as RunExit from "../run/RunExit.ts"
 import * as RunState from "../run/RunState.ts"
@@ -39,12 +39,10 @@ const short = (text: string): string => (text.length <= 500 ? text : `${text.sli
 const resultsTold = 3
 
 /** What a run without an answer had found: its last words, or else what its tools last brought. */
-const found = ({ messages }: RunState.RunState): string => {
-  for (const message of messages.toReversed()) {
-    const text = message.role === "assistant" ? textOf(message) : ""
-    if (text !== "") return text
-  }
-  const results = messages.flatMap((message) =>
+const found = (run: RunState.RunState): string => {
+  const text = lastWords(run)
+  if (text !== "") return text
+  const results = run.messages.flatMap((message) =>
     message.role === "tool" && message.ok ? [`${message.tool}: ${short(message.content)}`] : []
   )
   const before = results.length - resultsTold

@@ -49,19 +49,29 @@ export const handoffNote = ({ resource: name }: Exhausted, submits: boolean): st
     : `${short} Write a handoff now: ${written}`
 }
 
-/** What the model is told after a reply that was cut off. */
-export const incompleteNote = (why: string, calls: number): string => {
-  const lost =
-    calls === 0
-      ? ""
-      : calls === 1
-        ? " Its tool call was not run."
-        : ` None of its ${calls} tool calls was run.`
-  return `Your last reply was cut off (${why}).${lost} Go on, in a shorter reply if it was too long.`
+const notRun = (calls: number): string => {
+  if (calls === 0) return ""
+  return calls === 1 ? " Its tool call was not run." : ` None of its ${calls} tool calls was run.`
 }
 
-/** What the model is told after a reply with neither text nor calls. */
-export const emptyNote = "Your last reply was empty. Answer, or call a tool."
+const whereItEnded = "Go on exactly where it ended, without repeating any of it"
+
+/** What the model is told after a reply that was cut off; `goesOn` says that there is text to go on with. */
+export const incompleteNote = (why: string, calls: number, goesOn: boolean): string => {
+  const lost = `Your last reply was cut off (${why}).${notRun(calls)}`
+  if (!goesOn) return `${lost} Answer, or call a tool, in a shorter reply if it was too long.`
+  return `${lost} ${calls === 0 ? whereItEnded : `${whereItEnded}, and call again what is still needed`}.`
+}
+
+/** What the model is told after a reply that its provider did not let through. */
+export const filteredNote = (calls: number): string =>
+  `Your last reply was stopped by the provider's content filter.${notRun(calls)} Answer anew, as a whole and in other words, or call a tool.`
+
+/** What the model is told after a reply with neither text nor calls; `goesOn` says that there is text to go on with. */
+export const emptyNote = (goesOn: boolean): string =>
+  goesOn
+    ? `Your last reply was empty, and the one before was cut off. ${whereItEnded}, or call a tool.`
+    : "Your last reply was empty. Answer, or call a tool."
 
 /** What the model is told when it answers in prose although a result has to be submitted. */
 export const contractNote = `This task is not done until you call ${submitTool} with a valid result. Prose alone does not complete it.`

@@ -2,9 +2,9 @@
  * How one event changes the state of a run. Whoever drives one keeps a `Draft` and steps it in place, because a transcript that
  * were copied for every event would cost more with every turn.
  */
+import * as Answer from "./Answer.ts"
 import { anchor, follow } from "./Deadline.ts"
 import { type Draft, without } from "./Draft.ts"
-import { textOf } from "./Message.ts"
 import * as Money from "./Money.ts"
 import * as PendingCalls from "./PendingCalls.ts"
 import * as Repetition from "./Repetition.ts"
@@ -65,7 +65,11 @@ export const apply = (draft: Draft, event: RunEvent): void => {
       delete draft.exhausted
       delete draft.refusedInTurn
       // The answer in a handoff was its summary; any other was the answer, even if its driver died before it said so.
-      if (draft.phase === "handoff" || event.messages.length > 0) draft.answered = false
+      if (draft.phase === "handoff" || spoken) {
+        draft.answered = false
+        Answer.turnTo(draft)
+      }
+      delete draft.fruitless
       draft.phase = "investigate"
       PendingCalls.takeUp(draft)
       draft.operations = draft.operations.map((operation) => without(operation, "handling"))
@@ -95,11 +99,7 @@ export const apply = (draft: Draft, event: RunEvent): void => {
       if (event.message.content.length > 0) draft.messages.push(event.message)
       if (event.note !== undefined) draft.messages.push({ role: "user", content: event.note })
       PendingCalls.ask(draft, event)
-      if (event.answers) {
-        const text = textOf(event.message)
-        if (draft.phase === "investigate") draft.result = text
-        else if (text.trim() !== "") draft.summary = text
-      }
+      Answer.hear(draft, event)
       return
     }
     case "turn_failed": {
@@ -132,6 +132,7 @@ export const apply = (draft: Draft, event: RunEvent): void => {
     case "handoff": {
       settleLostClaim(draft)
       draft.phase = "handoff"
+      Answer.turnTo(draft)
       draft.exhausted = event.exhausted
       return
     }

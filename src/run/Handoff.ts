@@ -5,10 +5,11 @@
  * It is worked out from the state when it is read, and never stored: the journal has everything in it already.
  */
 import * as Schema from "effect/Schema"
+import { lastWords } from "./Answer.ts"
 import * as EvidenceIndex from "./EvidenceIndex.ts"
 import { type Showing, Step, stepsOf } from "./GoingOn.ts"
 import { Exhausted } from "./Limits.ts"
-import { type Message, textOf } from "./Message.ts"
+import type { Message } from "./Message.ts"
 import {
   Handling,
   OperationOutcome,
@@ -169,17 +170,15 @@ const saidBy = ({ content }: Extract<Message, { role: "user" }>): string =>
         .join("\n")
 
 /** What the model has said: in this handoff, in an earlier one, or else last of all. */
-const wordsOf = ({ answered, given, messages, phase, status, summary }: State.RunState) => {
+const wordsOf = (state: State.RunState) => {
+  const { answered, phase, status, summary } = state
   if (summary !== undefined) {
     const words = cut(summary, most.words)
     return phase === "handoff" && answered ? { summary: words } : { earlierSummary: words }
   }
   if (status === "completed") return undefined
-  for (const message of messages.slice(given).reverse()) {
-    const text = message.role === "assistant" ? textOf(message).trim() : ""
-    if (text !== "") return { lastWords: cut(text, most.words) }
-  }
-  return undefined
+  const text = lastWords(state)
+  return text === "" ? undefined : { lastWords: cut(text, most.words) }
 }
 
 const standingOf = ({ approval, expires, status }: State.PendingCall): Pending["standing"] => {

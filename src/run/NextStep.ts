@@ -1,6 +1,7 @@
 /**
  * What a run does next: a pure function of its state. The loop is the interpreter of these steps.
  */
+import { mostFruitless } from "./Answer.ts"
 import { endingAt, outOf, shortForCall } from "./Exhaustion.ts"
 import { hasExpired } from "./Expiry.ts"
 import * as Limits from "./Limits.ts"
@@ -135,9 +136,26 @@ const waitingForPeople = (state: RunState): Step | undefined => {
   return interrupted(reason, detail.startsWith(`${runId}/`) ? detail : `${runId}: ${detail}`)
 }
 
+/** A model that says nothing, or that its provider does not let say it, is not asked for ever. */
+const fruitless = (state: RunState, elapsedMs: number): Step | undefined => {
+  const { exhausted, fruitless } = state
+  if (fruitless === undefined || fruitless.replies < mostFruitless) return undefined
+  // It had only its handoff left.
+  if (state.phase === "handoff" && exhausted !== undefined) {
+    return stop(endingAt(state, State.used(state, elapsedMs), exhausted))
+  }
+  const { filtered, replies } = fruitless
+  if (filtered === replies) {
+    const detail = `the provider's content filter stopped ${replies} replies of the model in a row`
+    return stop({ status: "failed", reason: "provider_refused", detail })
+  }
+  const detail = `${replies} replies of the model in a row had neither text nor a call that could be run`
+  return interrupted("provider", filtered === 0 ? detail : `${detail}, or were stopped by a content filter`)
+}
+
 /**
  * What to do next, in this order: settle, unknown outcomes, limits and stop conditions, pending calls, people,
- * repetition, the model. `elapsedMs` is the time that the run has been driven so far, in milliseconds, and `at` the date
+ * repetition, replies that bring nothing, the model. `elapsedMs` is the time that the run has been driven so far, in milliseconds, and `at` the date
  * (ISO 8601) by which approvals expire; without it, that of the last event.
  *
  * @example
@@ -246,5 +264,5 @@ export const nextStep = (
   if (rules.repetition !== undefined && worst !== undefined && worst.count >= rules.repetition.stopAt) {
     return interrupted("stalled", `${worst.tool} brought the same result ${worst.count} times`)
   }
-  return { _tag: "AskModel", purpose: state.phase }
+  return fruitless(state, elapsedMs) ?? { _tag: "AskModel", purpose: state.phase }
 }

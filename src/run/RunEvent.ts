@@ -200,6 +200,7 @@ const Turn = event("turn", {
   finish: Schema.String,
   ms: Schema.Finite,
   answers: Schema.Boolean,
+  cutOff: Schema.optionalKey(Schema.Literal(true)),
   note: Schema.optionalKey(Schema.String)
 })
 

@@ -97,7 +97,10 @@ export class InputRequired extends Schema.TaggedError<InputRequired>()("InputReq
   }
 }
 
-/** The model could not be reached, or turned a running agent away. Nothing is lost: resume when it is back. */
+/**
+ * The model could not be reached, turned a running agent away, or said nothing several times in a row. Nothing is lost:
+ * resume when it is back.
+ */
 export class ProviderUnavailable extends Schema.TaggedError<ProviderUnavailable>()(
   "ProviderUnavailable",
   run

@@ -3,6 +3,7 @@
  */
 import * as Schema from "effect/Schema"
 import * as SchemaTransformation from "effect/SchemaTransformation"
+import { Fruitless } from "./Answer.ts"
 import { Exhausted, Limits, Purpose, type Used } from "./Limits.ts"
 import { Message } from "./Message.ts"
 import * as Money from "./Money.ts"
@@ -120,6 +121,8 @@ const Fields = Schema.Struct({
   pending: Schema.Array(PendingCall),
   held: Schema.Array(Message),
   answered: Schema.Boolean,
+  unfinished: Schema.optionalKey(Schema.String),
+  fruitless: Schema.optionalKey(Fruitless),
   result: Schema.optionalKey(Schema.Json),
   summary: Schema.optionalKey(Schema.String),
   refusedInTurn: Schema.optionalKey(Schema.Natural),
@@ -140,6 +143,8 @@ const Fields = Schema.Struct({
  * - `unpriced`: some turn's model, or a sub-agent's, has no known price, so that it counts as free in `costUsd`
  * - `pending`: the calls without a result, with what was decided about each; `held`: what was said meanwhile
  * - `phase`: `handoff` once only the reserve is left, and `summary` what the model said then
+ * - `unfinished`: what the model has written of an answer that was cut off; `fruitless`: its last replies, if they have
+ *   brought nothing
  * - `result`: the answer as JSON, once there is one; `contract`: what it has to be submitted as, if it has to
  * - `refused`: the calls that were asked for in vain since the run was last taken up
  * - `findings`: what the calls that ran have brought, by digest; `operations`: work that they started and that may go on

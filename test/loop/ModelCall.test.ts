@@ -12,6 +12,7 @@ import * as Stream from "effect/Stream"
 import { Agent, type Message, type RunEvent } from "../../src/index.ts"
 import { RequestParams } from "../../src/provider/RequestParams.ts"
 import * as Tokens from "../../src/provider/Tokens.ts"
+import { load } from "../../src/store/RunStore.ts"
 import {
   awaited,
   call,
@@ -382,14 +383,16 @@ describe("a reply that is cut off", () => {
     })
   )
 
-  it.effect("by length, text only: no completion", () =>
+  it.effect("by length, text only: no completion, and the answer is the text of both", () =>
     Effect.gen(function* () {
       const w = yield* world([text("The answer is", { finish: "length" }), text(" 42.")])
       const done = yield* outcomeDuring(minutes, w.in(run))
       assert(done._tag === "Completed")
       assert.strictEqual(done.run.turns, 2)
-      assert.strictEqual(done.output, " 42.")
-      assert.strictEqual(w.requests[1]?.messages.at(-1)?.role, "user")
+      assert.strictEqual(done.output, "The answer is 42.")
+      const told = w.requests[1]?.messages.at(-1)
+      assert.strictEqual(told?.role, "user")
+      assert.match(JSON.stringify(told), /exactly where it ended, without repeating/)
       yield* w.journal()
     })
   )
@@ -475,11 +478,11 @@ describe("a reply that is cut off", () => {
               },
               finish("error")
             ]
-          : [{ type: "text", text: "done" }, finish("stop")]
+          : [{ type: "text", text: "ll not." }, finish("stop")]
       )
       const done = yield* outcomeDuring(minutes, w.in(Effect.provide(run, model.layer)))
       assert(done._tag === "Completed")
-      assert.strictEqual(done.output, "done")
+      assert.strictEqual(done.output, "I will not.")
       assert.deepStrictEqual(w.work.started, [])
       assert.strictEqual(model.requests.length, 2)
       yield* w.journal()
@@ -493,7 +496,7 @@ describe("a reply that is cut off", () => {
     () =>
       Effect.gen(function* () {
         yield* Tokens.load // what a broken stream has used is counted
-        const w = yield* world([text("one two three four", { breakAfter: 2 }), text("done")])
+        const w = yield* world([text("one two three four", { breakAfter: 2 }), text("three four")])
         const seen = yield* forked(w.in(streamed)).pipe(
           Effect.flatMap((fiber) => awaited(fiber, minutes)),
           Effect.flatten
@@ -502,6 +505,8 @@ describe("a reply that is cut off", () => {
         const journal = yield* w.journal()
         const stopped = last(journal, "run_stopped")
         assert.strictEqual(stopped.status, "completed")
+        const { state } = yield* w.in(load("r"))
+        assert.strictEqual(state.result, "one two three four")
         const failedOrCut = [
           ...of(journal, "turn_failed"),
           ...of(journal, "turn").filter(({ answers }) => !answers)
@@ -641,13 +646,78 @@ describe("an odd reply", () => {
     })
   )
 
-  it.effect("an empty one for ever ends at the turn limit", () =>
+  const filtered = text("I can", { finish: "content_filter" })
+  const nothing = {
+    reason: "provider",
+    tag: "ProviderUnavailable",
+    says: /3 replies .*neither text nor a call/
+  }
+  for (const [name, replies, { reason, says, tag }] of [
+    ["empty ones", [text(""), text(""), text("")], nothing],
+    ["ones of reasoning alone", Array.from({ length: 3 }, () => text("", { reasoning: "Hm." })), nothing],
+    [
+      "ones that are cut off before any text",
+      Array.from({ length: 3 }, () => text("", { finish: "length" })),
+      nothing
+    ],
+    ["ones that the content filter has stopped, and empty ones", [filtered, text(""), filtered], nothing],
+    [
+      "ones that the content filter has stopped",
+      [filtered, text("", { finish: "content_filter" }), filtered],
+      { reason: "provider_refused", tag: "RunFailed", says: /content filter stopped 3 replies/ }
+    ]
+  ] as const) {
+    it.effect(`three in a row end the run as ${reason}: ${name}; it can be taken up, and counts anew`, () =>
+      Effect.gen(function* () {
+        const [first, second] = replies
+        const w = yield* world([...replies, first, second, text("done")])
+        const exit = yield* outcomeDuring(minutes, w.in(run))
+        assert.strictEqual(exit._tag, tag)
+        assert.strictEqual(w.requests.length, 3)
+        const stopped = last(yield* w.journal(), "run_stopped")
+        assert.strictEqual(stopped.reason, reason)
+        assert.match(stopped.detail, says)
+        const done = yield* outcomeDuring(minutes, w.in(Agent.resume(agent, "r", { force: true })))
+        assert(done._tag === "Completed")
+        assert.strictEqual(done.output, "done")
+        assert.strictEqual(done.run.turns, 6)
+        yield* w.journal()
+      })
+    )
+  }
+
+  it.effect("two in a row, and two again after a call, are borne with", () =>
     Effect.gen(function* () {
-      const w = yield* world(Array.from({ length: 20 }, () => text("")))
-      const exit = yield* outcomeDuring(minutes, w.in(run))
-      assert.strictEqual(exit._tag, "MaxTurnsExceeded")
+      const w = yield* world([
+        text(""),
+        filtered,
+        call("read_file", { path: "a" }),
+        filtered,
+        text(""),
+        text("done")
+      ])
+      const done = yield* outcomeDuring(minutes, w.in(run))
+      assert(done._tag === "Completed")
+      assert.strictEqual(done.output, "done")
+      assert.strictEqual(done.run.turns, 6)
       yield* w.journal()
     })
+  )
+
+  it.effect(
+    "one that the content filter has stopped: the model is told so, and its answer is the next one alone",
+    () =>
+      Effect.gen(function* () {
+        const w = yield* world([text("One, ", { finish: "length" }), filtered, text("Both.")])
+        const done = yield* outcomeDuring(minutes, w.in(run))
+        assert(done._tag === "Completed")
+        assert.strictEqual(done.output, "Both.")
+        assert.match(
+          JSON.stringify(w.requests[2]?.messages.at(-1)),
+          /content filter. Answer anew, as a whole/
+        )
+        yield* w.journal()
+      })
   )
 
   it.effect("reasoning alone is no answer, and is sent back", () =>

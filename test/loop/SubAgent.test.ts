@@ -187,6 +187,15 @@ describe("a sub-agent", () => {
     expectValidRequests(bots.helper.requests)
   })
 
+  check("answers with all of an answer that was cut off", function* () {
+    const { lead } = family({
+      lead: asksOnce(),
+      helper: model([Scripted.text("One, ", { finish: "length" }), Scripted.text("two.")], "helper")
+    })
+    const { exit } = yield* run(lead)
+    expect(resultOf(expectTag(exit, "Completed"), "c").content).toBe("One, two.")
+  })
+
   check("costs its parent exactly what it cost", function* () {
     const { lead } = family({
       lead: model([help("c1"), help("c2"), Scripted.text("done")], "lead"),
@@ -326,6 +335,20 @@ describe("what ends a sub-agent short comes back in words", () => {
       yield* expectRolledUp("r", ["r/c"])
       return { content: result.content, ran }
     })
+
+  check("its turn limit, with all that it had said of an answer that was cut off", function* () {
+    const { content } = yield* endsWith(
+      {
+        helper: model(
+          ["One, ", "two, "].map((text) => Scripted.text(text, { finish: "length" })),
+          "helper"
+        ),
+        helperLimits: { turns: 2 }
+      },
+      /turn/i
+    )
+    expect(content).toContain("One, two,")
+  })
 
   const digging = (text: string) =>
     model((turn) => Scripted.turn(Scripted.text(text), call("read", `c${turn}`, `${turn}`)), "helper")

@@ -42,7 +42,7 @@ describe("an event as it is stored", () => {
   it("of every type goes through the schema unchanged, so that writing it needs no schema", () => {
     const types = new Set<string>()
     const codec = Schema.toCodecJson(RunEvent)
-    const samples = Effect.runSync(Arbitrary.sampleEffect(journals(), { count: 150, size: 300, seed: 9 }))
+    const samples = Effect.runSync(Arbitrary.sampleEffect(journals(), { count: 150, size: 300, seed: 8 }))
     for (const journal of samples) {
       for (const one of journal.events) {
         if (types.has(one.type) && one.seq % 5 !== 0) continue

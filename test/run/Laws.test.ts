@@ -3,6 +3,8 @@
  * here from the events themselves, never read from a state.
  */
 import { describe, expect, it } from "@effect/vitest"
+import * as Arbitrary from "effect/Arbitrary"
+import * as Effect from "effect/Effect"
 import * as Apply from "../../src/run/Apply.ts"
 import { empty, snapshot } from "../../src/run/Draft.ts"
 import * as Fold from "../../src/run/Fold.ts"
@@ -425,6 +427,37 @@ describe("law 6: the cost of a run", () => {
     },
     many
   )
+})
+
+describe("replies that bring nothing", () => {
+  const brings = (event: Extract<RunEvent, { type: "turn" }>): boolean => {
+    if (event.finish === "content_filter") return false
+    return event.answers || event.message.content.length > 0
+  }
+
+  it.prop(
+    "are at most three in a row, from one resume or handoff to the next",
+    { journal: journals() },
+    ({ journal: { events } }) => {
+      let row = 0
+      for (const event of events) {
+        if (event.type === "turn_started") expect(row).toBeLessThan(3)
+        if (event.type === "run_resumed" || event.type === "handoff") row = 0
+        if (event.type === "turn") row = brings(event) ? 0 : row + 1
+      }
+    },
+    many
+  )
+
+  it("are what some of these runs stop for", () => {
+    const samples = Effect.runSync(Arbitrary.sampleEffect(journals(), { count: 300, size: 300, seed: 3 }))
+    const reasons = samples.flatMap(({ events }) =>
+      events.flatMap((event, index) =>
+        event.type === "run_stopped" && events[index - 1]?.type === "turn" ? [event.reason] : []
+      )
+    )
+    expect(reasons).toEqual(expect.arrayContaining(["provider", "provider_refused"]))
+  })
 })
 
 describe("completion", () => {

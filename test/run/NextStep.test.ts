@@ -106,6 +106,30 @@ describe("the beginning and the end", () => {
     ])
   })
 
+  it("replies that bring nothing end the run at the third in a row, and before that a limit does", () => {
+    const note = "It was empty."
+    const silent = { answers: false, note, message: { role: "assistant", content: [] } } as const
+    const filtered = { answers: false, note, finish: "content_filter" }
+    const row = (limits: Limits, ...replies: ReadonlyArray<typeof silent | typeof filtered>) => [
+      started(limits),
+      ...replies.flatMap((reply, index) => turn(index + 1, [], reply))
+    ]
+    decides(row({}, silent, filtered)).toEqual(["AskModel", "investigate"])
+    decides(row({}, silent, silent, silent)).toEqual(["Stop", "interrupted", "provider"])
+    decides(row({}, filtered, silent, filtered)).toEqual(["Stop", "interrupted", "provider"])
+    decides(row({}, filtered, filtered, filtered)).toEqual(["Stop", "failed", "provider_refused"])
+    decides(row({ turns: 3 }, silent, silent, silent)).toEqual(["Stop", "max_turns_exceeded", "max_turns"])
+    decides([...row({}, silent, silent, silent), resumed]).toEqual(["AskModel", "investigate"])
+    const kept = { turns: 9, reserve: { turns: 8 } }
+    const handedOver = [
+      ...row(kept, silent),
+      handoff,
+      ...[2, 3, 4].flatMap((number) => turn(number, [], filtered))
+    ]
+    decides(handedOver.slice(0, -2)).toEqual(["AskModel", "handoff"])
+    decides(handedOver).toEqual(["Stop", "max_turns_exceeded", "max_turns"])
+  })
+
   it("a valid submission completes the run, at every limit", () => {
     decides(one({}, [submit])).toEqual(["Stop", "completed", "submitted"])
     decides(one({ turns: 1, usd: 0.001, tokens: 110, timeMs: 1 }, [submit]), always).toEqual([

@@ -348,6 +348,7 @@ export const simulate = (numbers: ReadonlyArray<number>, options: Options = {}):
   const rules = rulesFrom(tape)
   const contract = tape.once(4)
   const stuck = tape.once(8)
+  const mute = tape.once(8)
   const events: Array<RunEvent> = []
   const decisions: Array<Decision> = []
   const childTotals = new Map<string, number>()
@@ -493,6 +494,14 @@ export const simulate = (numbers: ReadonlyArray<number>, options: Options = {}):
       return
     }
     failures = 0
+    if (mute && luck >= 4) {
+      const filtered = tape.once(2) || now().phase === "handoff"
+      const message = tape.once(2) && filtered ? text : { ...text, content: [] }
+      const finish = filtered ? "content_filter" : tape.pick(["stop", "length"])
+      const more = { costUsd, totalUsd, usage: usage() }
+      append(replied(number, [], { message, answers: false, finish, note: "It was empty.", ...more }))
+      return
+    }
     if (luck === 10 || luck === 9) {
       const finish = luck === 10 ? "length" : "stop"
       const note = luck === 10 ? "Your reply was cut off." : "Submit a result."
@@ -501,6 +510,7 @@ export const simulate = (numbers: ReadonlyArray<number>, options: Options = {}):
           message: text,
           answers: false,
           finish,
+          ...(luck === 10 ? { cutOff: true as const } : undefined),
           note,
           costUsd,
           totalUsd,

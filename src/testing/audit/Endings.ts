@@ -1,6 +1,7 @@
 /**
  * Endings: a run stops with what it has used, for a reason that the journal bears out.
  */
+import { mostFruitless } from "../../run/Answer.ts"
 import * as Money from "../../run/Money.ts"
 import type { Of, Reason, RunEvent } from "../../run/RunEvent.ts"
 import { broken, type Problem } from "./Law.ts"
@@ -57,6 +58,8 @@ const undecided = (call: Call): boolean =>
 function* waits(before: Ledger, reason: Reason): Generator<Problem> {
   const open = [...before.open.values()]
   const below = open.flatMap(({ suspension }) => suspension ?? [])
+  const { filtered, replies } = before.fruitless
+  const givesUp = replies >= mostFruitless
   switch (reason) {
     case "approval":
       if (!open.some(undecided) && !below.some(({ approvals }) => approvals.length > 0))
@@ -71,11 +74,11 @@ function* waits(before: Ledger, reason: Reason): Generator<Problem> {
         yield broken(2, "the run waits to be told of an outcome, and none is unknown")
       return
     case "provider":
-      if (before.previous !== "turn_failed" && !below.some((child) => child.reason === reason))
+      if (before.previous !== "turn_failed" && !givesUp && !below.some((child) => child.reason === reason))
         yield broken(1, "the run waits for its model, and no model call has failed")
       return
     case "provider_refused":
-      if (before.previous !== "turn_failed")
+      if (before.previous !== "turn_failed" && !(givesUp && filtered === replies))
         yield broken(1, "the model has refused, and no model call has failed")
   }
 }

@@ -7,7 +7,7 @@ import type * as Schema from "effect/Schema"
 import * as Digest from "../../loop/Digest.ts"
 import { anchor, follow } from "../../run/Deadline.ts"
 import type * as Limits from "../../run/Limits.ts"
-import { callsOf } from "../../run/Message.ts"
+import { callsOf, textOf } from "../../run/Message.ts"
 import * as Money from "../../run/Money.ts"
 import type { Of, PlannedCall, RunEvent, Suspension } from "../../run/RunEvent.ts"
 
@@ -69,6 +69,8 @@ export interface Ledger {
   tokens: number
   toolCalls: number
   answered: boolean
+  /** The last replies that have brought nothing, and those among them that a content filter has stopped. */
+  fruitless: { readonly replies: number; readonly filtered: number }
   submitted: boolean
   /** Every call of the run. */
   readonly calls: Map<string, Call>
@@ -81,6 +83,8 @@ export interface Ledger {
   command: number
   inbox: number
 }
+
+const noReplies: Ledger["fruitless"] = { replies: 0, filtered: 0 }
 
 /** The ledger of a run before its first event. */
 export const empty = (runId: string): Ledger => ({
@@ -99,6 +103,7 @@ export const empty = (runId: string): Ledger => ({
   tokens: 0,
   toolCalls: 0,
   answered: false,
+  fruitless: noReplies,
   submitted: false,
   calls: new Map(),
   open: new Map(),
@@ -216,6 +221,13 @@ const takeTurn = (ledger: Ledger, event: Of<"turn">): void => {
   ledger.turns++
   spend(ledger, event.costUsd, tokensOf(event.usage))
   ledger.answered = event.answers
+  const { filtered, replies } = ledger.fruitless
+  const isFiltered = event.finish === "content_filter"
+  const isEmpty = !event.answers && event.calls.length === 0 && textOf(event.message).trim() === ""
+  ledger.fruitless =
+    isFiltered || (isEmpty && event.note !== undefined)
+      ? { replies: replies + 1, filtered: isFiltered ? filtered + 1 : filtered }
+      : noReplies
   plan(ledger, event)
 }
 
@@ -249,6 +261,7 @@ const resume = (ledger: Ledger, event: Of<"run_resumed">): void => {
   loseClaim(ledger)
   ledger.stopped = undefined
   ledger.failedAttempts = 0
+  ledger.fruitless = noReplies
   ledger.submitted = false
   ledger.limits = anchor(ledger.limits, event.at, event.elapsedMs)
   if (ledger.phase === "handoff" || event.messages.length > 0) ledger.answered = false
@@ -301,6 +314,7 @@ const step = (ledger: Ledger, event: RunEvent): void => {
     case "handoff":
       loseClaim(ledger)
       ledger.failedAttempts = 0
+      ledger.fruitless = noReplies
       ledger.phase = "handoff"
       return
     case "run_stopped":

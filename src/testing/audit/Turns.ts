@@ -29,7 +29,7 @@ function* cost(usd: number): Generator<Problem> {
   if (!isAmount(usd)) yield broken(6, `${usd} is no cost: it is not a whole number of nano-dollars`)
 }
 
-function* plan(before: Ledger, { answers, calls, message, note }: Of<"turn">): Generator<Problem> {
+function* plan(before: Ledger, { answers, calls, cutOff, message, note }: Of<"turn">): Generator<Problem> {
   const parts = callsOf(message)
   if (parts.length !== calls.length) {
     yield broken(3, `the model has asked for ${parts.length} calls, and ${calls.length} are planned`)
@@ -48,7 +48,7 @@ function* plan(before: Ledger, { answers, calls, message, note }: Of<"turn">): G
   }
   // A handoff is over when the model has nothing to say in it.
   const silent = textOf(message).trim() === "" && before.phase === "investigate"
-  if (answers && (parts.length > 0 || note !== undefined || silent)) {
+  if (answers && (parts.length > 0 || note !== undefined || cutOff === true || silent)) {
     yield broken(3, "a reply that is no answer is taken for one")
   }
 }

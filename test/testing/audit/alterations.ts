@@ -123,7 +123,12 @@ function* turn(event: Of<"turn">, place: Place): Generator<Alteration> {
     verdict: event.answers ? (ended ? "breaks" : "open") : "breaks",
     event: { ...event, answers: !event.answers }
   }
-  yield { field: "finish", verdict: "harmless", event: { ...event, finish: "length" } }
+  yield {
+    field: "finish",
+    verdict: event.finish === "content_filter" ? "open" : "harmless",
+    event: { ...event, finish: "length" }
+  }
+  yield { field: "cutOff", verdict: breaksIf(event.answers), event: { ...event, cutOff: true } }
   yield { field: "model", verdict: "harmless", event: { ...event, model: "another" } }
   yield { field: "ms", verdict: "harmless", event: { ...event, ms: event.ms + 1 } }
   yield { field: "counted", verdict: "harmless", event: { ...event, counted: true } }
