@@ -550,6 +550,7 @@ check("a sub-agent is handed over by the id of its run, whose own handoff is in 
       tool: "ask",
       args: '{"task":"Read a.ts."}',
       costUsd: 0.2,
+      result: "flush comes too early; b.ts is still unread.",
       standing: "answered"
     }
   ])
