@@ -1,15 +1,31 @@
 import { CurrentCall, Operation } from "checkrein/tool"
-import { Clock, Effect, Schema } from "effect"
+import { Clock, Context, Effect, Layer, Schema } from "effect"
 import { Tool, Toolkit } from "effect/ai"
 
+/** Stands for a service whose tests take a minute: when each was started. */
+export class Service extends Context.Service<Service, Map<string, number>>()("TestService") {}
+
+const look = (tests: Map<string, number>, id: string) =>
+  Effect.map(Clock.currentTimeMillis, (now) => {
+    const startedMs = tests.get(id)
+    if (startedMs === undefined) return Operation.ended({ id, outcome: "cancelled", detail: "" })
+    return now - startedMs < 60_000
+      ? Operation.running({ id })
+      : Operation.ended({ id, outcome: "succeeded", detail: "7 of 7 rows" })
+  })
+
+// Where there is no such service, this fails, and nothing is said of the test.
+const service = Effect.flatMap(Effect.serviceOption(Service), (found) => Effect.fromOption(found))
+
 const StartTest = Tool.make("start_test", {
-  description: "Starts a test of the export.",
   parameters: Schema.Struct({ name: Schema.String }),
   success: Operation.Started
+}).annotate(Operation.Control, {
+  observe: ({ id }) => Effect.flatMap(service, (tests) => look(tests, id)),
+  cancel: ({ id }) => Effect.map(service, (tests) => tests.delete(id))
 })
 
 const ObserveTest = Tool.make("observe_test", {
-  description: "Looks at a test that was started.",
   parameters: Schema.Struct({ id: Schema.String }),
   success: Operation.Observed
 }).annotate(Tool.Readonly, true)
@@ -17,24 +33,14 @@ const ObserveTest = Tool.make("observe_test", {
 export const Tests = Toolkit.make(StartTest, ObserveTest)
 
 export const TestsLive = Tests.toLayer(
-  Effect.sync(() => {
-    // Stands for a test service, whose tests take a minute.
-    const started = new Map<string, number>()
-    return Tests.of({
-      start_test: ({ name }) =>
-        Effect.gen(function* () {
-          const call = yield* CurrentCall.CurrentCall
-          started.set(call.idempotencyKey, yield* Clock.currentTimeMillis)
-          yield* call.evidence({ kind: "source", name: "exports", digest: "revision 4f2a" })
-          const id = call.idempotencyKey
-          return Operation.started({ id, observe: "observe_test", label: `test ${name}` })
-        }),
-      observe_test: ({ id }) =>
-        Effect.map(Clock.currentTimeMillis, (now) =>
-          now - (started.get(id) ?? now) < 60_000
-            ? Operation.running({ id })
-            : Operation.ended({ id, outcome: "succeeded", detail: "7 of 7 rows" })
-        )
-    })
-  })
-)
+  Effect.map(Service, (tests) => ({
+    start_test: ({ name }) =>
+      Effect.gen(function* () {
+        const call = yield* CurrentCall.CurrentCall
+        const id = call.idempotencyKey
+        tests.set(id, yield* Clock.currentTimeMillis)
+        return Operation.started({ id, observe: "observe_test", label: `test ${name}` })
+      }),
+    observe_test: ({ id }) => look(tests, id)
+  }))
+).pipe(Layer.provideMerge(Layer.sync(Service, () => new Map())))

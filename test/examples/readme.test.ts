@@ -32,7 +32,7 @@ import { inFiveTurns } from "./handoff.ts"
 import { Host, serve } from "./host.ts"
 import { Routes } from "./http.ts"
 import { Store, Telemetry, Trace } from "./layers.ts"
-import { Tests, TestsLive } from "./operation.ts"
+import { Service, Tests, TestsLive } from "./operation.ts"
 import { since } from "./output.ts"
 import { readme, root } from "./snippets.ts"
 import { sse } from "./sse.ts"
@@ -371,6 +371,33 @@ describe("its examples", () => {
     )
   )
 
+  for (const [operations, outcome, by] of [
+    ["cancel", "cancelled", "cancel"],
+    [{ grace: "2 minutes" }, "succeeded", "grace"]
+  ] as const) {
+    it.effect(`at a limit it is dealt with as the policy says: ${JSON.stringify(operations)}`, () =>
+      Effect.gen(function* () {
+        const limits = { turns: 1, usd: 1 }
+        const tester = Agent.make("tester", { toolkit: Tests, limits, policy: { operations } })
+        const twice = Agent.resume(tester, "r", { limits: { turns: 2 } })
+        yield* Effect.flip(Agent.run(tester, "Does the export work?", { runId: "r" }))
+        const fiber = yield* Effect.forkChild(Effect.flip(twice))
+        yield* TestClock.adjust("2 minutes")
+        expect(yield* Fiber.join(fiber)).toMatchObject({ _tag: "MaxTurnsExceeded" })
+        const events = yield* (yield* RunStore.RunStore).read("r")
+        expect(events.find(({ type }) => type === "operation_ended")).toMatchObject({ outcome, by })
+        expect((yield* Service).size).toBe(operations === "cancel" ? 0 : 1)
+      }).pipe(
+        Effect.provide(
+          Layer.merge(
+            TestsLive,
+            world(Scripted.call("start_test", { name: "a" }), Scripted.call("observe_test", { id: "b" }))
+          )
+        )
+      )
+    )
+  }
+
   it.effect("a host starts, has a person decide, and goes on", () =>
     Effect.gen(function* () {
       const summary = yield* serve.pipe(Effect.scoped, Effect.provide(Host))
@@ -531,6 +558,19 @@ describe("its examples", () => {
         })
         expect([(yield* Payments).size, (yield* attempts).length]).toEqual([1, 1])
       }).pipe(Effect.provide(charging("slow", 500)))
+    )
+
+    it.effect("without its payments nobody is told that it did not happen", () =>
+      Effect.gen(function* () {
+        const fiber = yield* Effect.forkChild(told.pipe(Effect.provide(BillingLive)))
+        yield* TestClock.adjust("1 second")
+        yield* Fiber.interrupt(fiber)
+        const handlers = Billing.toLayer({ charge: () => Effect.succeed("") })
+        const resumed = Agent.resume(shop, "r").pipe(Effect.provide(handlers))
+        expect(yield* Effect.flip(resumed)).toMatchObject({ _tag: "OutcomeUnknown" })
+      }).pipe(
+        Effect.provide(world(Scripted.call("charge", { orderId: "slow", cents: 500 }), Scripted.text("done")))
+      )
     )
 
     it.effect("so is one that its time limit cut off", () =>
