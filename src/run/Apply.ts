@@ -94,6 +94,7 @@ export const apply = (draft: Draft, event: RunEvent): void => {
       draft.turns++
       charge(draft, event.usage, event.costUsd)
       draft.lastUsage = event.usage
+      draft.lastCostUsd = event.costUsd
       if (event.unpriced === true) draft.unpriced = true
       draft.answered = event.answers
       if (event.message.content.length > 0) draft.messages.push(event.message)

@@ -45,6 +45,27 @@ export const reached = (
   return undefined
 }
 
+/**
+ * The limit of money or tokens of which something is kept, and into which a turn like this one would reach if the run
+ * investigated once more. Where the worst case is held before each turn, that is what counts.
+ */
+export const shortForTurn = (
+  limits: Limits,
+  used: Used,
+  last: Pick<Used, "usd" | "tokens">
+): Exhausted | undefined => {
+  if (limits.money === "hold") return undefined
+  const after = { ...used, usd: Money.add(used.usd, last.usd), tokens: used.tokens + last.tokens }
+  for (const name of ["usd", "tokens"] as const) {
+    const limit = limits[name]
+    const kept = keptFrom(limits, name, "investigate")
+    if (limit === undefined || kept === 0) continue
+    const room = name === "usd" ? Money.subtract(limit, kept) : limit - kept
+    if (after[name] > room) return { resource: name, used: used[name], limit }
+  }
+  return undefined
+}
+
 /** The limit that leaves no room for one more tool call of this purpose: of time, or of tool calls. */
 export const shortForCall = (
   limits: Limits,

@@ -2,9 +2,10 @@
  * What a run does next: a pure function of its state. The loop is the interpreter of these steps.
  */
 import { mostFruitless } from "./Answer.ts"
-import { endingAt, outOf, shortForCall } from "./Exhaustion.ts"
+import { endingAt, outOf, shortForCall, shortForTurn } from "./Exhaustion.ts"
 import { hasExpired } from "./Expiry.ts"
 import * as Limits from "./Limits.ts"
+import * as Money from "./Money.ts"
 import { continues } from "./PendingCalls.ts"
 import type { Reason, RunStatus } from "./RunEvent.ts"
 import type { PendingCall, RunState } from "./RunState.ts"
@@ -136,6 +137,15 @@ const waitingForPeople = (state: RunState): Step | undefined => {
   return interrupted(reason, detail.startsWith(`${runId}/`) ? detail : `${runId}: ${detail}`)
 }
 
+/** Whether one more turn that investigates, if it is like the last, would reach into what is kept for the handoff. */
+const reaching = (state: RunState, elapsedMs: number): Step | undefined => {
+  const { lastCostUsd = 0, lastUsage, limits, phase } = state
+  if (limits.reserve === undefined || phase === "handoff") return undefined
+  const last = { usd: lastCostUsd, tokens: Money.tokensOf(lastUsage) }
+  const exhausted = shortForTurn(limits, State.used(state, elapsedMs), last)
+  return exhausted === undefined ? undefined : { _tag: "BeginHandoff", exhausted }
+}
+
 /** A model that says nothing, or that its provider does not let say it, is not asked for ever. */
 const fruitless = (state: RunState, elapsedMs: number): Step | undefined => {
   const { exhausted, fruitless } = state
@@ -264,5 +274,7 @@ export const nextStep = (
   if (rules.repetition !== undefined && worst !== undefined && worst.count >= rules.repetition.stopAt) {
     return interrupted("stalled", `${worst.tool} brought the same result ${worst.count} times`)
   }
-  return fruitless(state, elapsedMs) ?? { _tag: "AskModel", purpose: state.phase }
+  return (
+    fruitless(state, elapsedMs) ?? reaching(state, elapsedMs) ?? { _tag: "AskModel", purpose: state.phase }
+  )
 }

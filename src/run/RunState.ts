@@ -118,6 +118,7 @@ const Fields = Schema.Struct({
   handoffTold: Schema.optionalKey(Schema.Literal(true)),
   claim: Schema.optionalKey(Schema.Struct({ seq: Schema.Natural, turn: Schema.Natural, estimate: Estimate })),
   lastUsage: Money.Usage,
+  lastCostUsd: Schema.optionalKey(Schema.Finite),
   pending: Schema.Array(PendingCall),
   held: Schema.Array(Message),
   answered: Schema.Boolean,

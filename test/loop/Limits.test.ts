@@ -486,16 +486,21 @@ describe("a reserve", () => {
 
   it.effect("of money and of tokens", () =>
     Effect.gen(function* () {
-      for (const [limits, resource] of [
-        [{ usd: 0.4, reserve: { usd: 0.2 } }, "usd"],
-        [{ tokens: 440, reserve: { tokens: 220 } }, "tokens"]
+      // A turn costs ten cents and uses 110 tokens.
+      for (const [limits, resource, looks] of [
+        [{ usd: 0.4, reserve: { usd: 0.2 } }, "usd", 2],
+        [{ usd: 0.4, reserve: { usd: 0.15 } }, "usd", 2],
+        [{ usd: 0.35, reserve: { usd: 0.01 } }, "usd", 3],
+        [{ tokens: 440, reserve: { tokens: 220 } }, "tokens", 2],
+        [{ tokens: 440, reserve: { tokens: 120 } }, "tokens", 2],
+        [{ tokens: 400, reserve: { tokens: 10 } }, "tokens", 3]
       ] as const) {
-        const w = yield* world([...lists(2), text("summary")])
+        const w = yield* world([...lists(looks), text("summary")])
         const exit = yield* outcomeDuring(minutes, w.in(run(limits)))
         assert(exit._tag === "BudgetExceeded", exit._tag)
         assert.strictEqual(exit.resource, resource)
         assert.strictEqual(exit.run.summary, "summary")
-        assert.strictEqual(exit.run.turns, 3)
+        assert.strictEqual(exit.run.turns, looks + 1)
         checkEnding(exit, yield* w.journal(), "budget_exceeded", "max_budget")
       }
     })

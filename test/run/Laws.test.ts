@@ -41,6 +41,7 @@ interface Ledger {
   claim: Extract<RunEvent, { type: "turn_started" }> | undefined
   limits: Limits
   handoff: boolean
+  lastTurn: { readonly nanos: bigint; readonly tokens: number }
 }
 
 const nanosOf = (usd: number): bigint => BigInt(Math.round(usd * 1e9))
@@ -56,7 +57,8 @@ const emptyLedger = (): Ledger => ({
   children: new Map(),
   claim: undefined,
   limits: {},
-  handoff: false
+  handoff: false,
+  lastTurn: { nanos: 0n, tokens: 0 }
 })
 
 const spend = (ledger: Ledger, usage: Usage | undefined, usd: number): void => {
@@ -87,6 +89,10 @@ const record = (ledger: Ledger, event: RunEvent): void => {
       ledger.claim = undefined
       ledger.turns++
       spend(ledger, event.usage, event.costUsd)
+      ledger.lastTurn = {
+        nanos: nanosOf(event.costUsd),
+        tokens: event.usage.promptTokens + event.usage.completionTokens
+      }
       for (const planned of event.calls) {
         const part = event.message.content.find(
           (part) => part.type === "tool-call" && part.id === planned.callId
@@ -183,6 +189,22 @@ const reached = (
   check("time", limits.timeMs, kept.timeMs, elapsedMs)
   if (limits.reserve?.toolCalls !== undefined) {
     check("tool_calls", limits.toolCalls, kept.toolCalls, ledger.toolCalls)
+  }
+  return out
+}
+
+/** What is kept for a handoff, of money and tokens, and would be touched by another turn like the last. */
+const reaching = (ledger: Ledger): ReadonlyArray<string> => {
+  const { lastTurn, limits } = ledger
+  if (limits.money === "hold") return []
+  const { tokens = 0, usd = 0 } = limits.reserve ?? {}
+  const out: Array<string> = []
+  if (limits.usd !== undefined && usd > 0) {
+    const after = costOf(ledger) + lastTurn.nanos
+    if (after > nanosOf(limits.usd) - nanosOf(usd)) out.push("usd")
+  }
+  if (limits.tokens !== undefined && tokens > 0) {
+    if (ledger.tokens + lastTurn.tokens > limits.tokens - tokens) out.push("tokens")
   }
   return out
 }
@@ -562,7 +584,19 @@ describe("law 7 and the other limits: nothing begins after a limit was reached",
         if (step._tag !== "BeginHandoff") return
         expect(ledger.handoff).toBe(false)
         expect(reached(ledger, elapsedMs, "handoff")).toEqual([])
-        expect(reached(ledger, elapsedMs, "investigate")[0]).toBe(step.exhausted.resource)
+        const [resource] = [...reached(ledger, elapsedMs, "investigate"), ...reaching(ledger)]
+        expect(resource).toBe(step.exhausted.resource)
+      })
+    },
+    many
+  )
+
+  it.prop(
+    "the model is asked to investigate only if a turn like the last leaves alone what is kept of money and tokens",
+    { journal: journals() },
+    ({ journal }) => {
+      eachDecision(journal, (step, ledger) => {
+        if (step._tag === "AskModel" && step.purpose === "investigate") expect(reaching(ledger)).toEqual([])
       })
     },
     many

@@ -404,13 +404,59 @@ describe("a reserve", () => {
     ])
   })
 
-  it("that a single turn jumps over stops the run without a handoff", () => {
+  it("that a single turn jumps over stops the run without a handoff: nobody can know what the first one costs", () => {
     const jump = { costUsd: 0.02, totalUsd: 0.02 }
     decides([started({ usd: 0.01, reserve: { usd: 0.005 } }), ...turn(1, [read], jump)]).toEqual([
       "Stop",
       "budget_exceeded",
       "max_budget"
     ])
+  })
+
+  describe("of money or tokens is not touched by one more turn like the last", () => {
+    const costs = { costUsd: 0.3, usage: { promptTokens: 250, completionTokens: 50 } }
+    const turns = (limits: Limits, count: number) => [
+      started(limits),
+      ...Array.from({ length: count }, (_, index) => {
+        const asked = call(tools.read, `c${index + 1}`)
+        return [...turn(index + 1, [asked], { ...costs, totalUsd: 0.3 * (index + 1) }), ...ran(asked)]
+      }).flat()
+    ]
+
+    const kept: ReadonlyArray<readonly [name: string, limits: Limits, most: number]> = [
+      ["money, more than a turn", { usd: 1, reserve: { usd: 0.35 } }, 2],
+      ["money, just a turn", { usd: 0.9, reserve: { usd: 0.3 } }, 2],
+      ["money, less than a turn", { usd: 1, reserve: { usd: 0.05 } }, 3],
+      ["tokens, more than a turn", { tokens: 1000, reserve: { tokens: 350 } }, 2],
+      ["tokens, less than a turn", { tokens: 1000, reserve: { tokens: 50 } }, 3]
+    ]
+
+    it.each(kept)("%s", (_, limits, most) => {
+      decides(turns(limits, most - 1)).toEqual(["AskModel", "investigate"])
+      const step = next(turns(limits, most))
+      const resource = "usd" in limits ? "usd" : "tokens"
+      expect(step).toMatchObject({ _tag: "BeginHandoff", exhausted: { resource, limit: limits[resource] } })
+      const exhausted = step._tag === "BeginHandoff" ? step.exhausted : undefined
+      if (exhausted === undefined) return
+      // The handoff's own turns are what it is kept for.
+      decides([...turns(limits, most), { type: "handoff", exhausted }]).toEqual(["AskModel", "handoff"])
+    })
+
+    it("unless none is kept, or the worst case is held before each turn", () => {
+      decides(turns({ usd: 1 }, 3)).toEqual(["AskModel", "investigate"])
+      decides(turns({ usd: 1, reserve: { usd: 0, turns: 1 } }, 3)).toEqual(["AskModel", "investigate"])
+      decides(turns({ usd: 1, reserve: { usd: 0.35 }, money: "hold" }, 2)).toEqual([
+        "AskModel",
+        "investigate"
+      ])
+    })
+
+    it("and its calls still run before that, with what they use of other things", () => {
+      const limits = { usd: 1, reserve: { usd: 0.35 } }
+      const asked = call(tools.read, "c2")
+      const pending = turns(limits, 2).slice(0, -2)
+      decides(pending).toEqual(["ExecuteCalls", asked.callId])
+    })
   })
 
   it("answers pending investigation as refused, runs handoff work, and asks the model for handoff", () => {

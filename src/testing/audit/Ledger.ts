@@ -68,6 +68,8 @@ export interface Ledger {
   usd: number
   tokens: number
   toolCalls: number
+  /** What the last turn has used. */
+  last: { readonly usd: number; readonly tokens: number }
   answered: boolean
   /** The last replies that have brought nothing, and those among them that a content filter has stopped. */
   fruitless: { readonly replies: number; readonly filtered: number }
@@ -102,6 +104,7 @@ export const empty = (runId: string): Ledger => ({
   usd: 0,
   tokens: 0,
   toolCalls: 0,
+  last: { usd: 0, tokens: 0 },
   answered: false,
   fruitless: noReplies,
   submitted: false,
@@ -219,7 +222,8 @@ const takeTurn = (ledger: Ledger, event: Of<"turn">): void => {
   ledger.claim = undefined
   ledger.failedAttempts = 0
   ledger.turns++
-  spend(ledger, event.costUsd, tokensOf(event.usage))
+  ledger.last = { usd: event.costUsd, tokens: tokensOf(event.usage) }
+  spend(ledger, ledger.last.usd, ledger.last.tokens)
   ledger.answered = event.answers
   const { filtered, replies } = ledger.fruitless
   const isFiltered = event.finish === "content_filter"

@@ -159,6 +159,14 @@ function* refused(before: Ledger, call: Call, event: Of<"tool_result">): Generat
   }
 }
 
+/** A turn like the last one would have reached into what is kept for the handoff, or the handoff began for that. */
+const reaches = ({ last, limits, phase, tokens, usd }: Ledger, resource: Limits.Resource): boolean => {
+  if ((resource !== "usd" && resource !== "tokens") || keptOf(limits, resource, "investigate") === 0)
+    return false
+  const after = resource === "usd" ? Money.add(usd, last.usd) : tokens + last.tokens
+  return phase === "handoff" || after > (ceiling(limits, resource, phase) ?? Number.POSITIVE_INFINITY)
+}
+
 /** What is said of a limit that is used up: only time may have gone on since it was looked at. */
 function* exhausted(
   before: Ledger,
@@ -183,7 +191,12 @@ function* exhausted(
   const holds = limits.money === "hold" && (resource === "usd" || resource === "tokens")
   // A clock may have been set back since the handoff began: the run ends with it all the same.
   const wasReached = before.phase === "handoff" && resource === "time" && limits.deadline !== undefined
-  if (!holds && !wasReached && !isUsedUp(limits, { ...counts, [name]: used }, resource, "investigate")) {
+  if (
+    !holds &&
+    !wasReached &&
+    !reaches(before, resource) &&
+    !isUsedUp(limits, { ...counts, [name]: used }, resource, "investigate")
+  ) {
     yield broken(7, `the limit of ${show(limit)} is said to be reached, and there is room`)
   }
 }
