@@ -15,12 +15,9 @@ const layer = Layer.merge(
   Scripted.layer(script)
 )
 
-it.effect(
-  "refunds once, wherever it is stopped",
-  () =>
-    Effect.gen(function* () {
-      const { broken } = yield* CrashKit.check({ agent: clerk, input: "Refund order 7.", layer })
-      assert.deepStrictEqual(broken, [])
-    }),
-  30_000
-)
+const refundsOnce = Effect.gen(function* () {
+  const { broken } = yield* CrashKit.check({ agent: clerk, input: "Refund order 7.", layer })
+  assert.deepStrictEqual(broken, [])
+})
+
+it.effect("refunds once, wherever it is stopped", () => refundsOnce, 30_000)

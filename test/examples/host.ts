@@ -2,7 +2,6 @@ import { Agent, RunHost } from "checkrein"
 import { Effect, Schedule } from "effect"
 import { analyst } from "./analyst.ts"
 
-// Wherever it is built: with the tools, the model and the store that several processes share.
 export const Host = RunHost.layer([analyst], { concurrency: 8, shutdown: { grace: "20 seconds" } })
 
 export const serve = Effect.gen(function* () {

@@ -6,7 +6,6 @@ import * as NodeSqlite from "checkrein/sqlite"
 import { Layer } from "effect"
 import { Otlp, OtlpSerialization } from "effect/observability"
 
-// Runs in a SQLite file, in one line.
 export const Store = NodeSqlite.runStore(".checkrein/app.db")
 
 // A real endpoint, and what it costs in USD per million tokens: a money limit needs a price.
