@@ -1,6 +1,7 @@
 /**
  * What one driver keeps beside the state for its tool calls. It is gone with the driver.
  */
+import type { AnyPart } from "effect/ai/Response"
 import { callsOf } from "../run/Message.ts"
 import { live, type PendingCall, type RunState } from "../run/RunState.ts"
 import type { ChildUse } from "./ChildRun.ts"
@@ -95,6 +96,14 @@ export const known = (job: Job, desk: Desk, call: PendingCall): string | undefin
 export const starts = (job: Job, desk: Desk, call: PendingCall, nowMs: number): OnDesk => {
   if (job.policy.dedupe === "read-only" && !onlyReads(call)) desk.reusable.clear()
   return of(desk, call, nowMs)
+}
+
+const ranByProvider = (part: AnyPart): boolean =>
+  part.type === "tool-result" || (part.type === "tool-call" && part.providerExecuted)
+
+/** Hears what a model has said, in pieces or whole: what its provider has run itself may have changed anything. */
+export const hears = (job: Job, desk: Desk, parts: ReadonlyArray<AnyPart>): void => {
+  if (job.policy.dedupe === "read-only" && parts.some(ranByProvider)) desk.reusable.clear()
 }
 
 /**

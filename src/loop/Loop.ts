@@ -164,7 +164,7 @@ const begins = ({ _tag }: Step): boolean =>
 const interpret = Effect.fnUntraced(function* (job: Job, journal: Journal, desk: Desk.Desk) {
   // The claim to drive on: a driver that has lost a run finds out here, before it does anything.
   if (journal.state().seq > 1) yield* journal.commit()
-  const conversation = ModelCall.converse(job, journal.state().messages)
+  const conversation = ModelCall.converse(job, desk, journal.state().messages)
   const drain = yield* Drain
   while (true) {
     const step = nextStep(journal.state(), job.rules, journal.elapsedMs(), journal.date())

@@ -18,6 +18,7 @@ import * as Money from "../run/Money.ts"
 import type { Ending } from "../run/NextStep.ts"
 import * as RunState from "../run/RunState.ts"
 import * as Backoff from "./Backoff.ts"
+import * as Desk from "./Desk.ts"
 import * as Drain from "./Drain.ts"
 import type { Job } from "./Job.ts"
 import type { Journal } from "./Journal.ts"
@@ -37,10 +38,12 @@ export interface Conversation {
   readonly ids: Plan.Ids
   /** The tools as the model is told of them; the loop runs them itself. */
   readonly toolkit: AnyToolkit
+  readonly desk: Desk.Desk
 }
 
 /** A driver's conversation with the model, from this transcript on. */
-export const converse = (job: Job, messages: ReadonlyArray<Message>): Conversation => ({
+export const converse = (job: Job, desk: Desk.Desk, messages: ReadonlyArray<Message>): Conversation => ({
+  desk,
   mirror: mirror(),
   ids: Plan.ids(messages),
   toolkit: {
@@ -209,6 +212,7 @@ const send = Effect.fnUntraced(function* (
       return ended.exit
     }
   })
+  Desk.hears(job, conversation.desk, exit !== undefined && Exit.isSuccess(exit) ? exit.value.parts : arrived)
   if (exit === undefined) {
     // The deadline. The claim stays open and is counted as lost; a timer that was early must not look like time left.
     while (timeLeft() > 0) yield* Effect.sleep(Math.ceil(timeLeft()))

@@ -120,6 +120,33 @@ describe("a tool that the provider runs itself", () => {
     }
   }
 
+  /** What the provider has done between two reads of the same, and whether the second is executed again. */
+  const between: Record<string, readonly [again: boolean, reply: ReadonlyArray<Response.PartEncoded>]> = {
+    "runs and brings a result": [true, [search("s1"), hits("s1"), ends("pause")]],
+    "runs, and its result comes later": [true, [search("s1"), ends("pause")]],
+    "was run, and now has its result": [true, [hits("s1"), ends("pause")]],
+    "runs in a reply that is cut off": [true, [search("s1"), { type: "text", text: "It" }, ends("length")]],
+    "runs in a reply with another call": [true, [search("s1"), hits("s1"), ...calls({ d: ["look"] })]],
+    "does not run": [false, [...calls({ d: ["look"] })]]
+  }
+  for (const [how, [again, reply]] of Object.entries(between)) {
+    for (const way of ["run", "streamed"] as const) {
+      check(`counts as a writer for what may be reused of reads: it ${how}, ${way}`, function* () {
+        let looks = 0
+        const counting = tools.toLayer({ look: () => Effect.sync(() => `look ${++looks}`) })
+        const bot = packageModel([calls({ c: ["look"] }), reply, calls({ e: ["look"] }), says("done")])
+        const here = Agent.make("a", { toolkit: tools, policy: { dedupe: "read-only" } }).pipe(
+          Agent.provide(counting),
+          Agent.provide(bot.layer)
+        )
+        if (way === "streamed") yield* Stream.runDrain(Agent.stream(here, "go", { runId: "r" }))
+        else yield* Agent.run(here, "go", { runId: "r" })
+        const { exit } = yield* finish(Agent.resume(here, "r"))
+        expect(resultOf(expectTag(exit, "Completed"), "e").content).toBe(again ? "look 2" : "look 1")
+      })
+    }
+  }
+
   check("goes back to the provider with its result, after a resume from the store too", function* () {
     const first = packageModel([
       [search("s1"), hits("s1"), { type: "tool-call", id: "c", name: "look", params: {} }, ends("tool-calls")]
