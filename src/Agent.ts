@@ -29,8 +29,9 @@ import { type Agent, definitionOf, fromDefinition } from "./loop/AgentHandle.ts"
 import * as Contract from "./loop/Contract.ts"
 import * as Policy from "./loop/Policy.ts"
 import * as Provided from "./loop/Provided.ts"
-import type { Refused } from "./loop/Refused.ts"
+import type { AgentMismatch, OutputMismatch, Refused, RunNotCompleted } from "./loop/Refused.ts"
 import * as Runs from "./loop/Runs.ts"
+import * as StoredResult from "./loop/StoredResult.ts"
 import * as ToolRunner from "./loop/ToolRunner.ts"
 import type { LimitsInput } from "./run/Limits.ts"
 import type { Message } from "./run/Message.ts"
@@ -259,6 +260,37 @@ export const create = <A, E, R>(
     RunBusy | RunStoreError | Refused | E,
     R | RunStore
   >
+
+/**
+ * The stored result of a completed run, as `run` yields it: for whoever has had it driven elsewhere, by a `RunHost` say.
+ * It drives nothing, and needs no model and no tools. An `output` whose schema needs services finds them around this.
+ *
+ * Fails with `RunNotFound` for an unknown id, with `RunNotCompleted` (which has the `status`) for a run that has no result,
+ * with `AgentMismatch` for one of another agent, and with `OutputMismatch` if the result does not fit the `output` any more.
+ *
+ * @example
+ * ```ts
+ * import * as Effect from "effect/Effect"
+ * import { Agent } from "checkrein"
+ *
+ * declare const analyst: Agent.Agent<string>
+ *
+ * const program = Agent.result(analyst, "night-shift").pipe(
+ *   Effect.map(({ output, run }) => `${output} ($${run.costUsd})`),
+ *   Effect.catchTag("RunNotCompleted", ({ status }) => Effect.succeed(`nothing yet: ${status}`))
+ * )
+ * ```
+ */
+export const result = <A, E, R>(
+  agent: Agent<A, E, R>,
+  runId: string
+): Effect.Effect<
+  Completed<A>,
+  RunNotFound | RunNotCompleted | AgentMismatch | OutputMismatch | RunStoreError,
+  RunStore
+> =>
+  // The output of an agent is of its own type: `make` has put the two together.
+  Effect.map(StoredResult.read(definitionOf(agent), runId), (completed) => completed as Completed<A>)
 
 /**
  * Stops a run, whoever drives it: its driver is told and stops within a second; a run that nobody drives is stopped at

@@ -4,9 +4,10 @@ import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
+import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
-import { Agent, type Limits, type Message, RunExit } from "../src/index.ts"
+import { Agent, type Limits, type Message, RunExit, RunStore } from "../src/index.ts"
 import {
   awaited,
   call,
@@ -530,6 +531,58 @@ describe("resume", () => {
       assert.strictEqual(error.runId, "r")
       yield* awaited(fiber)
       yield* w.journal()
+    })
+  )
+})
+
+describe("result", () => {
+  const submitted = { file: "a.log", lines: 3 }
+
+  it.effect("is what the run yielded, with no model, no tools and nothing written", () =>
+    Effect.gen(function* () {
+      const w = yield* world([call("submit_result", submitted, { id: "s" })])
+      const unbuilt = contract.pipe(Agent.provide(Layer.effectDiscard(Effect.die("it was built"))))
+      const done = yield* w.in(Agent.run(contract, "go", { runId: "r" }))
+      const before = yield* w.journal()
+      const stored = yield* Effect.provideService(Agent.result(unbuilt, "r"), RunStore.RunStore, w.store)
+      assert.deepStrictEqual(stored, done)
+      assert.deepStrictEqual(yield* w.journal(), before)
+    })
+  )
+
+  it.effect("comes back as the type that it was submitted as, and as text where there is no output", () =>
+    Effect.gen(function* () {
+      const dated = Agent.make("dated", { output: Schema.Struct({ at: Schema.DateFromString }) })
+      const w = yield* world([
+        call("submit_result", { at: "2024-01-02T00:00:00.000Z" }, { id: "s" }),
+        text("It is a.log.")
+      ])
+      yield* w.in(Agent.run(dated, "go", { runId: "r" }))
+      yield* w.in(Agent.run(agent, "go", { runId: "q" }))
+      const { output } = yield* w.in(Agent.result(dated, "r"))
+      assert.deepStrictEqual(output.at, new Date("2024-01-02T00:00:00.000Z"))
+      assert.strictEqual((yield* w.in(Agent.result(agent, "q"))).output, "It is a.log.")
+    })
+  )
+
+  it.effect("says what is in its way: no run, no result, another agent's run, another output", () =>
+    Effect.gen(function* () {
+      const w = yield* world([
+        call("submit_result", submitted, { id: "s" }),
+        call("delete_file", { path: "a" }, { id: "d" })
+      ])
+      yield* w.in(Agent.run(contract, "go", { runId: "done" }))
+      yield* w.in(Effect.exit(Agent.run(contract, "go", { runId: "waits" })))
+      yield* w.in(Agent.create(contract, "go", { runId: "queued" }))
+      const changed = Agent.make("contract", { output: Schema.Struct({ since: Schema.String }) })
+      const problem = (runId: string, of: Agent.Agent<unknown, never, unknown> = contract) =>
+        Effect.provideService(Effect.flip(Agent.result(of, runId)), RunStore.RunStore, w.store)
+      assert.deepInclude(yield* problem("nobody"), { _tag: "RunNotFound", runId: "nobody" })
+      const not = { _tag: "RunNotCompleted" } as const
+      assert.deepInclude(yield* problem("waits"), { ...not, runId: "waits", status: "interrupted" })
+      assert.deepInclude(yield* problem("queued"), { ...not, runId: "queued", status: "running" })
+      assert.deepInclude(yield* problem("done", agent), { _tag: "AgentMismatch", agent: "analyst" })
+      assert.deepInclude(yield* problem("done", changed), { _tag: "OutputMismatch", runId: "done" })
     })
   )
 })

@@ -190,6 +190,25 @@ ok<Eq<Services<typeof resumed>, RunStore.RunStore | Model | Db | Tool.Handler<"r
 // @ts-expect-error: nothing follows a resume but what was there
 Agent.resume(withTools, "r", { after: "q" })
 
+// --- result
+
+export const result = Agent.result(typedOutput, "r")
+ok<Eq<Success<typeof result>["output"], { readonly file: string; readonly at: Date }>>()
+ok<
+  Eq<
+    Failure<typeof result>,
+    | RunStore.RunNotFound
+    | RunStore.RunStoreError
+    | Agent.RunNotCompleted
+    | Agent.AgentMismatch
+    | Agent.OutputMismatch
+  >
+>()
+// Neither a model, nor tools, nor what provides them.
+export const resultProvided = Agent.result(provided, "r")
+ok<Eq<Services<typeof resultProvided>, RunStore.RunStore>>()
+ok<Eq<Failure<typeof resultProvided>, Failure<typeof result>>>()
+
 // --- stream
 
 export const streaming = Agent.stream(effectful, "x", { runId: "r" })

@@ -58,13 +58,13 @@ export class AgentMismatch extends Schema.TaggedError<AgentMismatch>()("AgentMis
   }
 }
 
-/** The run that a new one was to follow (`after`) has not completed: resume it, or start without it. */
+/** The run whose result was asked for, or that a new one was to follow (`after`), has not completed. */
 export class RunNotCompleted extends Schema.TaggedError<RunNotCompleted>()("RunNotCompleted", {
   runId: Schema.String,
   status: RunStatus
 }) {
   override get message(): string {
-    return `no run can follow ${this.runId}, which has not completed (${this.status}): resume it first`
+    return `run ${this.runId} has not completed (${this.status}), so it has no result, and no run can follow it: resume it first`
   }
 }
 

@@ -1,6 +1,6 @@
 import { createServer } from "node:http"
 import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
-import { Agent, RunHost } from "checkrein"
+import { Agent, RunHost, type RunStore } from "checkrein"
 import { Effect, Layer, Schema } from "effect"
 import { HttpRouter, HttpServerRequest, HttpServerResponse } from "effect/http"
 import { analyst } from "./analyst.ts"
@@ -8,7 +8,8 @@ import { Host } from "./host.ts"
 import { sse } from "./sse.ts"
 
 const json = (body: unknown, status = 200) => HttpServerResponse.jsonUnsafe(body, { status })
-const known = { RunNotFound: 404, CallNotPending: 409, SchemaError: 400, HttpServerError: 400, invalid: 400 }
+const conflicts = { CallNotPending: 409, RunNotCompleted: 409 }
+const known = { RunNotFound: 404, SchemaError: 400, HttpServerError: 400, invalid: 400, ...conflicts }
 const statuses = new Map(Object.entries(known))
 
 type Fault = Error & { readonly _tag: string; readonly kind?: string }
@@ -19,6 +20,7 @@ const Verdict = Schema.Struct({ callId: Schema.String, argsDigest: Schema.String
 export const Routes = HttpRouter.use((router) =>
   Effect.gen(function* () {
     const host = yield* RunHost.RunHost
+    const inStore = Effect.provideContext(yield* Effect.context<RunStore.RunStore>())
     const route = (method: "GET" | "POST" | "DELETE", path: string, answer: (runId: string) => Answer) =>
       router.add(
         method,
@@ -39,6 +41,9 @@ export const Routes = HttpRouter.use((router) =>
       })
     )
     yield* route("GET", "", (runId) => Effect.map(host.status(runId), (run) => json(run)))
+    yield* route("GET", "/result", (runId) =>
+      Effect.map(inStore(Agent.result(analyst, runId)), ({ output }) => json({ output }))
+    )
     yield* route("POST", "/verdict", (runId) =>
       Effect.gen(function* () {
         const { approve, ...seen } = yield* HttpServerRequest.schemaBodyJson(Verdict)
@@ -55,8 +60,7 @@ export const Routes = HttpRouter.use((router) =>
     yield* route("GET", "/events", (runId) =>
       Effect.gen(function* () {
         const { headers } = yield* HttpServerRequest.HttpServerRequest
-        const last = Number.parseInt(headers["last-event-id"] ?? "", 10)
-        const from = Number.isNaN(last) ? 0 : last + 1
+        const from = Number.parseInt(headers["last-event-id"] ?? "-1", 10) + 1
         // Not found has to be said before the response begins.
         const { seq, status } = yield* host.status(runId)
         const isOver = status === "completed" || status === "failed"

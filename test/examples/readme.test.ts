@@ -467,6 +467,7 @@ describe("its examples", () => {
         expect(await send("POST", "a", "Free some space.")).toEqual([202, '{"runId":"acme:a"}'])
         const [, first] = await send("GET", "a/events")
         expect(first).toMatch(/"type":"run_stopped","status":"interrupted"/)
+        expect((await send("GET", "a/result"))[0]).toBe(409)
         expect((await send("POST", "a", "slow"))[0]).toBe(202)
 
         const [{ argsDigest, callId }] = (await status("a")).approvals
@@ -480,6 +481,7 @@ describe("its examples", () => {
         const [, rest] = await send("GET", "a/events", undefined, { "last-event-id": last })
         expect(seen(rest)[0]).toBe(Number(last) + 1)
         expect(rest).toMatch(/"type":"run_stopped","status":"completed"/)
+        expect(await send("GET", "a/result")).toEqual([200, '{"output":"done"}'])
         const over = { "last-event-id": String(seen(rest).at(-1)) }
         expect(await send("GET", "a/events", undefined, over)).toEqual([204, ""])
         expect((await send("POST", "a/verdict", verdict))[0]).toBe(409)
