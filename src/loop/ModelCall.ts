@@ -148,10 +148,13 @@ const refusedForGood: ReadonlySet<string> = new Set([
   "ToolkitRequiredError"
 ])
 
+/** Whether a turn of a run has ever come back: one that was lost says nothing of its key. */
+const wasAnswered = ({ lastCostUsd }: RunState.RunState): boolean => lastCostUsd !== undefined
+
 /** What a model call's last failure means for the run. A key that was rotated must not destroy a long run. */
 const endingOf = (error: AiError.AiError, state: RunState.RunState): Ending => {
   const tag = error.reason._tag
-  const refused = refusedForGood.has(tag) || (tag === "AuthenticationError" && state.turns === 0)
+  const refused = refusedForGood.has(tag) || (tag === "AuthenticationError" && !wasAnswered(state))
   return refused
     ? { status: "failed", reason: "provider_refused", detail: error.message }
     : { status: "interrupted", reason: "provider", detail: error.message }

@@ -9,6 +9,7 @@ import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Schema from "effect/Schema"
 import * as Stream from "effect/Stream"
+import * as TestClock from "effect/testing/TestClock"
 import { Agent, type Message, type RunEvent } from "../../src/index.ts"
 import { RequestParams } from "../../src/provider/RequestParams.ts"
 import * as Tokens from "../../src/provider/Tokens.ts"
@@ -317,6 +318,26 @@ describe("refusals", () => {
       })
     )
   }
+
+  it.effect("401 after a turn that was lost in a Stop is still before any turn", () =>
+    Effect.gen(function* () {
+      const w = yield* world([text("late"), fail(401)], { latency: "1 minute" })
+      const fiber = yield* forked(w.in(run))
+      yield* TestClock.adjust("10 seconds")
+      yield* Fiber.interrupt(fiber)
+      const exit = yield* outcomeDuring(minutes, w.in(Agent.resume(agent, "r")))
+      assert.strictEqual(exit.run.turns, 1)
+      checkEnding(exit, yield* w.journal(), "failed", "provider_refused")
+    })
+  )
+
+  it.effect("401 after an empty reply is after a turn", () =>
+    Effect.gen(function* () {
+      const w = yield* world([text(""), fail(401)])
+      const exit = yield* outcomeDuring(minutes, w.in(run))
+      checkEnding(exit, yield* w.journal(), "interrupted", "provider")
+    })
+  )
 
   it.effect("401 after a failed attempt that was no turn is still before any turn", () =>
     Effect.gen(function* () {
