@@ -112,10 +112,10 @@ export interface Options {
 }
 
 /** Whoever has to hear of a run's events, whoever writes them: the metrics, the trace and whoever watches. */
-const listenersOf = Effect.fnUntraced(function* ({ agent, watcher }: Options) {
+const listenersOf = Effect.fnUntraced(function* ({ agent, from, watcher }: Options) {
   const trace = yield* RunTrace.RunTrace
   const context = yield* Effect.context<never>()
-  const listeners: Array<Watcher> = [(event) => Metrics.record(event, agent, context)]
+  const listeners: Array<Watcher> = [Metrics.recorder(agent, context, from?.claim?.estimate)]
   if (trace !== RunTrace.none) listeners.push((event) => trace.write(event))
   if (watcher !== undefined) listeners.push(watcher)
   return listeners

@@ -12,20 +12,51 @@
  * | `checkrein.tool.calls` | counter | `agent`, `tool`, `ok`, `disposition` |
  * | `checkrein.tool.ms` | histogram | `agent`, `tool`, `ok`; only calls that were executed |
  * | `checkrein.exits` | counter | `agent`, `status`, `reason` |
+ *
+ * Turns, tokens and money are those that runs count: a model call that never came back is in them, at the estimate at
+ * which its run counts it, from when the run stops or is taken up again. How long it would have taken nobody knows.
  */
 import type * as Context from "effect/Context"
 import * as Metric from "effect/Metric"
-import type { LiveEvent, Of } from "../run/RunEvent.ts"
+import type { Estimate, LiveEvent, Of } from "../run/RunEvent.ts"
 
 /**
- * Counts one event of a run of this agent. Give it every event that is appended, once; those that are only read back
- * were counted when they happened. `context` is that of the run: it holds the registry of metrics. Synchronous, and
- * well under a microsecond.
+ * Counts the events of a run of this agent, for one driver. Give it every event that is appended, once; those that are
+ * only read back were counted when they happened. `context` is that of the run: it holds the registry of metrics. `claim`
+ * is what a model call was claimed at that the driver before has left on its way. Synchronous, and well under a
+ * microsecond.
  *
  * A child run counts its own turns, tokens and money under its own agent, so what its parent is told of its cost is not
  * counted again.
  */
-export const record = (event: LiveEvent, agent: string, context: Context.Context<never>): void => {
+export const recorder = (
+  agent: string,
+  context: Context.Context<never>,
+  claim?: Estimate
+): ((event: LiveEvent) => void) => {
+  let open = claim
+  return (event) => {
+    switch (event.type) {
+      case "turn_started":
+        open = event.estimate
+        break
+      case "turn":
+      case "turn_failed":
+        open = undefined
+        break
+      case "run_resumed":
+      case "handoff":
+      case "run_stopped":
+        if (open === undefined) break
+        agents.get(agent).turns.updateUnsafe(1, context)
+        spent(agents.get(agent), open, context)
+        open = undefined
+    }
+    record(event, agent, context)
+  }
+}
+
+const record = (event: LiveEvent, agent: string, context: Context.Context<never>): void => {
   switch (event.type) {
     case "turn": {
       const of = agents.get(agent)
@@ -60,7 +91,7 @@ export const record = (event: LiveEvent, agent: string, context: Context.Context
 
 const spent = (
   of: AgentMetrics,
-  event: Of<"turn"> | Of<"turn_failed">,
+  event: Pick<Of<"turn"> | Of<"turn_failed">, "costUsd" | "usage">,
   context: Context.Context<never>
 ): void => {
   const { costUsd, usage } = event
@@ -129,7 +160,7 @@ const toolMetrics = (agent: string) => (tool: string) => ({
 })
 
 const agentMetrics = (agent: string) => ({
-  turns: counter("checkrein.turns", "Model calls that came back", { agent }),
+  turns: counter("checkrein.turns", "Model calls that came back, or never will", { agent }),
   turnMs: histogram("checkrein.turn.ms", "Time that a model call took, in milliseconds", { agent }),
   failures: series(64, (reason) =>
     counter("checkrein.turn.failures", "Model calls that failed", {

@@ -12,6 +12,7 @@ import * as References from "effect/References"
 import * as Schema from "effect/Schema"
 import * as Stream from "effect/Stream"
 import * as Tracer from "effect/Tracer"
+import * as TestClock from "effect/testing/TestClock"
 import { Agent, RunTrace, Spans, ToolFailure } from "../../src/index.ts"
 import {
   call,
@@ -392,6 +393,30 @@ describe("logs", () => {
 })
 
 describe("metrics", () => {
+  it.effect("count a model call that a Stop has cut off as its run does", () =>
+    Effect.gen(function* () {
+      const name = "stopped in mid-call"
+      const measured = Agent.make(name, { toolkit: Tools })
+      const w = yield* world([call("read_file", { path: "a" }), text("lost"), text("done")], {
+        latency: "1 minute"
+      })
+      const fiber = yield* Effect.forkChild(w.in(Agent.run(measured, "go", { runId: "r" })))
+      yield* TestClock.adjust("90 seconds")
+      yield* Fiber.interrupt(fiber)
+      const { run } = yield* outcomeDuring(5 * minutes, w.in(Agent.resume(measured, "r")))
+      assert.strictEqual(run.turns, 3)
+      const counted = new Map<string, number>()
+      for (const { attributes, id, state, type } of yield* Metric.snapshot) {
+        if (attributes?.agent !== name || type !== "Counter") continue
+        counted.set(`${id} ${attributes.type ?? ""}`, Number(state.count))
+      }
+      assert.strictEqual(counted.get("checkrein.turns "), run.turns)
+      assert.strictEqual(counted.get("checkrein.tokens prompt"), run.usage.promptTokens)
+      assert.strictEqual(counted.get("checkrein.tokens completion"), run.usage.completionTokens)
+      assert.approximately(counted.get("checkrein.cost.usd ") ?? 0, run.costUsd, 1e-9)
+    })
+  )
+
   it.effect("turns, tokens, money, tool calls and exits by reason, each once, over run and resume", () =>
     Effect.gen(function* () {
       const name = "measured"

@@ -2,14 +2,19 @@ import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Metric from "effect/Metric"
 import * as Metrics from "../../src/observe/Metrics.ts"
-import type { LiveEvent } from "../../src/run/RunEvent.ts"
+import type { Estimate, LiveEvent } from "../../src/run/RunEvent.ts"
 import { samples } from "./events.ts"
 
 /** What the registry holds after these events, as `id{attributes}` and the count, or the count and sum of times. */
-const counting = (events: ReadonlyArray<readonly [agent: string, event: LiveEvent]>) =>
+const counting = (events: ReadonlyArray<readonly [agent: string, event: LiveEvent]>, left?: Estimate) =>
   Effect.gen(function* () {
     const context = yield* Effect.context<never>()
-    for (const [agent, event] of events) Metrics.record(event, agent, context)
+    const recorders = new Map<string, (event: LiveEvent) => void>()
+    for (const [agent, event] of events) {
+      const record = recorders.get(agent) ?? Metrics.recorder(agent, context, left)
+      recorders.set(agent, record)
+      record(event)
+    }
     const out: Record<string, number | { readonly count: number; readonly sum: number }> = {}
     for (const { attributes, id, state, type } of yield* Metric.snapshot) {
       const key = `${id}{${Object.entries(attributes ?? {}).map(([name, value]) => `${name}=${value}`)}}`
@@ -19,7 +24,17 @@ const counting = (events: ReadonlyArray<readonly [agent: string, event: LiveEven
     return out
   }).pipe(Effect.provideService(Metric.MetricRegistry, new Map()))
 
-const { approval_required, run_stopped, tool_result, tool_start, turn, turn_failed } = samples
+const {
+  approval_required,
+  handoff,
+  run_resumed,
+  run_stopped,
+  tool_result,
+  tool_start,
+  turn,
+  turn_failed,
+  turn_started
+} = samples
 
 describe("Metrics", () => {
   it.effect("counts turns, tokens, money, failures and time by agent", () =>
@@ -45,6 +60,53 @@ describe("Metrics", () => {
       })
     })
   )
+
+  describe("a model call that never came back", () => {
+    const estimate = { usage: { promptTokens: 50, completionTokens: 5 }, costUsd: 0.002 }
+    const claimed = { ...turn_started, estimate }
+    const { costUsd, usage } = estimate
+    const lost = {
+      "checkrein.turns{agent=a}": 1,
+      "checkrein.tokens{agent=a,type=prompt}": usage.promptTokens,
+      "checkrein.tokens{agent=a,type=completion}": usage.completionTokens,
+      "checkrein.cost.usd{agent=a}": costUsd
+    }
+    const of = (counted: Record<string, unknown>) =>
+      Object.fromEntries(Object.entries(counted).filter(([key]) => !key.startsWith("checkrein.exits")))
+
+    for (const end of [run_stopped, handoff, run_resumed]) {
+      it.effect(`is counted at its estimate, once, with ${end.type}`, () =>
+        Effect.gen(function* () {
+          const counted = yield* counting([
+            ["a", claimed],
+            ["a", end],
+            ["a", run_resumed]
+          ])
+          assert.deepStrictEqual(of(counted), lost)
+        })
+      )
+    }
+
+    it.effect("is counted by the driver that takes the run up", () =>
+      Effect.gen(function* () {
+        assert.deepStrictEqual(of(yield* counting([["a", run_resumed]], estimate)), lost)
+      })
+    )
+
+    it.effect("is none that came back, or has failed", () =>
+      Effect.gen(function* () {
+        for (const came of [turn, turn_failed]) {
+          const without = yield* counting([["a", came]])
+          const counted = yield* counting([
+            ["a", claimed],
+            ["a", came],
+            ["a", run_stopped]
+          ])
+          assert.deepStrictEqual(of(counted), without)
+        }
+      })
+    )
+  })
 
   it.effect("counts settled calls, and the time of those that were executed, by tool and success", () =>
     Effect.gen(function* () {
@@ -84,7 +146,14 @@ describe("Metrics", () => {
 
   it.effect("counts nothing for the other events, and a child's cost not twice", () =>
     Effect.gen(function* () {
-      const { turn: _1, turn_failed: _2, tool_result: _3, run_stopped: _4, ...rest } = samples
+      const {
+        turn: _1,
+        turn_failed: _2,
+        tool_result: _3,
+        run_stopped: _4,
+        turn_started: _5,
+        ...rest
+      } = samples
       assert.deepStrictEqual(yield* counting(Object.values(rest).map((event) => ["a", event])), {})
       const counted = yield* counting([["a", { ...tool_result, tool: "list_files", childCostUsd: 5 }]])
       assert.notProperty(counted, "checkrein.cost.usd{agent=a}")
