@@ -102,19 +102,25 @@ const unit: Record<Resource, (amount: number) => string> = {
   tool_calls: (n) => `${n} tool calls`
 }
 
-/** How a run of these limits ends that has run out of something. */
-export const outOf = (exhausted: Exhausted, limits: Limits = {}): Ending => {
+const ending = (exhausted: Exhausted, limits: Limits, before = false): Ending => {
   const { limit, pool, resource, used } = exhausted
   const amount = unit[resource]
-  const whose = pool === undefined ? "" : `the budget pool ${pool} has `
+  const whose = pool === undefined ? "" : `the budget pool ${pool} ${before ? "had" : "has"} `
   const kept = pool === undefined && used < limit && keeps(limits, resource)
   const rest = kept ? ", and the rest was kept for its handoff" : ""
-  const detail = `${whose}used ${amount(used)} of a limit of ${amount(limit)}${rest}`
+  const when = before ? " when the handoff of this run began" : ""
+  const detail = `${whose}used ${amount(used)} of a limit of ${amount(limit)}${rest}${when}`
   return resource === "turns"
     ? { status: "max_turns_exceeded", reason: "max_turns", detail, exhausted }
     : { status: "budget_exceeded", reason: "max_budget", detail, exhausted }
 }
 
-/** How a run ends that has run out of something now: with the limit that it has reached first. */
+/** How a run of these limits ends that has run out of something. */
+export const outOf = (exhausted: Exhausted, limits: Limits = {}): Ending => ending(exhausted, limits)
+
+/**
+ * How a run ends that has run out of something now: with the limit that it has reached first. What the handoff, and other
+ * runs, have used meanwhile of a shared budget is not in the run: that is said as of when it was asked.
+ */
 export const endingAt = (state: Pick<RunState, "exhausted" | "limits">, used: Used, now: Exhausted): Ending =>
-  outOf(reachedFirst(state, used, now), state.limits)
+  ending(reachedFirst(state, used, now), state.limits, state.exhausted?.pool !== undefined)
