@@ -60,11 +60,11 @@ export const take = Effect.fnUntraced(function* (
   const asked = callsOf({ role: "assistant", content: reply.content }).length
   const calls = yield* Plan.plan(job, callsOf(message))
   const ends = incomplete === undefined && calls.length === 0 && reply.finish !== "pause"
-  const says = textOf(message).trim() !== ""
+  const says = () => textOf(message).trim() !== ""
   const filtered = reply.finish === "content-filter" && attempt.error === undefined
-  const cutOff = incomplete !== undefined && !filtered && says
+  const cutOff = incomplete !== undefined && !filtered && says()
   // A model that has nothing to say in a handoff has said it: its turns are not spent on asking again.
-  const empty = ends && phase === "investigate" && !says
+  const empty = ends && phase === "investigate" && !says()
   const prose = ends && !empty && job.contract !== undefined && phase === "investigate"
   const goesOn = cutOff || unfinished !== undefined
   const note = filtered

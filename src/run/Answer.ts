@@ -27,13 +27,16 @@ export const hear = (draft: Draft, event: Of<"turn">): void => {
     const { filtered: before, replies } = draft.fruitless ?? { filtered: 0, replies: 0 }
     draft.fruitless = { replies: replies + 1, filtered: before + (filtered ? 1 : 0) }
   } else delete draft.fruitless
-  const text = `${draft.unfinished ?? ""}${textOf(event.message)}`
-  if (event.answers) {
+  if (event.answers || event.cutOff === true) {
+    const text = `${draft.unfinished ?? ""}${textOf(event.message)}`
+    if (event.cutOff === true) {
+      draft.unfinished = text
+      return
+    }
     if (draft.phase === "investigate") draft.result = text
     else if (text.trim() !== "") draft.summary = text
   }
-  if (event.cutOff === true) draft.unfinished = text
-  else if (!fruitless || filtered) delete draft.unfinished
+  if (!fruitless || filtered) delete draft.unfinished
 }
 
 /** The model is told something new: what it says next is no more of the same. */
