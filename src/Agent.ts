@@ -344,7 +344,7 @@ export const stream = <A, E, R>(
       const queue = yield* Queue.make<LiveEvent, Failure<E> | Cause.Done>()
       const watcher = (event: LiveEvent) => void Queue.offerUnsafe(queue, event)
       const running = Runs.run(definitionOf(agent), input, options, {
-        streaming: true,
+        isStreamed: () => true,
         watcher
       })
       const owned = typed<A, E, R>(running).pipe(

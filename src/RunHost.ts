@@ -14,7 +14,7 @@ import * as Stream from "effect/Stream"
 import * as Agent from "./Agent.ts"
 import * as Drivers from "./loop/Drivers.ts"
 import type { Message } from "./run/Message.ts"
-import type { RunEvent } from "./run/RunEvent.ts"
+import type { LiveEvent } from "./run/RunEvent.ts"
 import {
   type ListOptions,
   type RunBusy,
@@ -69,8 +69,15 @@ export class RunHost extends Context.Service<
      * `Last-Event-ID` + 1. It only watches: whoever stops reading stops nothing, and the run may be driven anywhere.
      * Asked for what comes after the last event, it waits for a resume, also of a run that nothing can follow: `status`
      * tells.
+     *
+     * While this host drives the run, the model's text as it is written and the progress of tools stand among its events,
+     * where they happened; those of a sub-agent's run, and of a run that is driven elsewhere, do not. A reader never holds
+     * the run up: of the last 1,000 that it has not read it gets all, of more the oldest are lost. What was said before it
+     * attached is not said again, except that the first to attach after `start` or `resume` misses nothing of the first
+     * turn. Models are asked for a stream only where somebody is attached, or may be about to: in the turns that begin
+     * while somebody is, and in the first after `start` or `resume`.
      */
-    readonly attach: (runId: string, from?: number) => Stream.Stream<RunEvent, RunNotFound | RunStoreError>
+    readonly attach: (runId: string, from?: number) => Stream.Stream<LiveEvent, RunNotFound | RunStoreError>
     /**
      * Waits until nobody drives a run any more, nor is about to here, and says how it stands. It stands as `running` if its
      * driver died, left off or could not go on, or if it waits for its turn in another process: `recover` has it driven on.
@@ -222,7 +229,11 @@ const make = Effect.fnUntraced(function* <
         yield* drivers.start(agent, runId)
         return runId
       }),
-    attach: (runId, from) => Stream.takeUntil(store.watch(runId, from), ({ type }) => type === "run_stopped"),
+    attach: (runId, from = 0) =>
+      Stream.takeUntil(
+        drivers.among(store.watch(runId, from), runId, from),
+        ({ type }) => type === "run_stopped"
+      ),
     ended: (runId) =>
       Effect.gen(function* () {
         const root = yield* inStore(rootOf(runId))

@@ -14,8 +14,10 @@ import * as SqlClient from "effect/sql/SqlClient"
 import * as TestClock from "effect/testing/TestClock"
 import {
   Agent,
+  CurrentCall,
   MemoryRunStore,
   RequestParams,
+  type RunEvent,
   RunHost,
   RunStore,
   RunTrace,
@@ -314,6 +316,24 @@ describe("start", () => {
     }))
 })
 
+const seqsOf = (events: ReadonlyArray<RunEvent.LiveEvent>): ReadonlyArray<number> =>
+  events.flatMap((event) => ("seq" in event ? [event.seq] : []))
+
+/** What a watcher sees, in words: a text that came in pieces is one. */
+const inWords = (events: ReadonlyArray<RunEvent.LiveEvent>): ReadonlyArray<string> => {
+  const words: Array<string> = []
+  let text = ""
+  for (const event of events) {
+    if (event.type === "text_delta") text += event.delta
+    else {
+      if (text !== "") words.push(`"${text}"`)
+      text = ""
+      words.push(event.type === "tool_progress" ? event.label : event.type)
+    }
+  }
+  return words
+}
+
 describe("attach", () => {
   describeStores((layer) =>
     it.live("from a number that is none it is from the start, or from the next event", () =>
@@ -325,8 +345,7 @@ describe("attach", () => {
           Effect.gen(function* () {
             yield* host.start("a", "go", { runId: "r" })
             yield* host.ended("r")
-            const seqs = (from: number) =>
-              Effect.map(Stream.runCollect(host.attach("r", from)), (events) => events.map(({ seq }) => seq))
+            const seqs = (from: number) => Effect.map(Stream.runCollect(host.attach("r", from)), seqsOf)
             for (const from of [-5, -0.5, Number.NaN, Number.NEGATIVE_INFINITY])
               expect(yield* seqs(from)).toEqual(yield* seqs(0))
             expect((yield* seqs(1.5))[0]).toBe(2)
@@ -335,6 +354,196 @@ describe("attach", () => {
       }).pipe(Effect.scoped, Effect.provide(layer))
     )
   )
+
+  const Look = Tool.make("look", { success: Schema.String })
+  const lookout = (
+    lines: ReadonlyArray<Scripted.Line>,
+    model: Parameters<typeof Scripted.layer>[1] = { usage }
+  ) => {
+    const toolkit = Toolkit.make(Look)
+    const handlers = toolkit.toLayer({
+      look: () =>
+        Effect.gen(function* () {
+          const call = yield* CurrentCall.CurrentCall
+          yield* call.progress("looking left")
+          yield* call.progress("looking right")
+          return "nothing"
+        })
+    })
+    return Agent.make("lookout", { toolkit }).pipe(
+      Agent.provide(Layer.merge(handlers, Scripted.layer(Scripted.make("lookout", lines), model)))
+    )
+  }
+  const lookAround = [Scripted.call("look", {}), Scripted.text("Nothing is in sight.")]
+  const looked = ["turn_started", "turn", "tool_start", "looking left", "looking right", "tool_result"]
+  const answered = ["turn_started", '"Nothing is in sight."', "turn", "run_stopped"]
+
+  describeStores((layer) =>
+    it.live("right after the start it misses nothing: text and progress stand in their place", () =>
+      withHost([lookout(lookAround)], {}, (host) =>
+        Effect.gen(function* () {
+          const one = yield* host.start("lookout", "go")
+          expect(inWords(yield* Stream.runCollect(host.attach(one)))).toEqual([
+            "run_started",
+            "run_resumed",
+            ...looked,
+            ...answered
+          ])
+          yield* lawful(one)
+        })
+      ).pipe(Effect.scoped, Effect.provide(layer))
+    )
+  )
+
+  test("a run of one turn is streamed to whoever has started it, and read from its journal when it is over", () =>
+    withHost([lookout([Scripted.text("Nothing is in sight.")])], {}, (host) =>
+      Effect.gen(function* () {
+        yield* host.start("lookout", "go", { runId: "r" })
+        const events = yield* Stream.runCollect(host.attach("r"))
+        expect(inWords(events)).toEqual(["run_started", "run_resumed", ...answered])
+        // Once it is over, the journal is all there is.
+        const again = yield* Stream.runCollect(host.attach("r"))
+        expect(inWords(again)).toEqual(["run_started", "run_resumed", "turn_started", "turn", "run_stopped"])
+      })
+    ))
+
+  test("whoever comes in the middle of a turn sees the rest of its text, among all the events", () =>
+    withHost([lookout(lookAround, { usage, latency: "10 seconds" })], {}, (host) =>
+      Effect.gen(function* () {
+        yield* host.start("lookout", "go", { runId: "r" })
+        const readers: Array<Fiber.Fiber<ReadonlyArray<RunEvent.LiveEvent>, unknown>> = []
+        for (let i = 0; i < 3; i++) {
+          yield* settle
+          readers.push(yield* Effect.forkChild(Stream.runCollect(host.attach("r", i))))
+          yield* settle
+          yield* TestClock.adjust("7 seconds")
+        }
+        for (const [i, reader] of readers.entries()) {
+          const events = yield* Fiber.join(reader)
+          const all = ["run_started", "run_resumed", ...looked, ...answered]
+          expect(seqsOf(events)).toEqual(seqsOf(events).map((_, j) => i + j))
+          if (i < 2) expect(inWords(events)).toEqual(all.slice(i))
+        }
+      })
+    ))
+
+  test("where nobody is attached the model is not streamed: not after the first turn, and not when it is recovered", () =>
+    Effect.gen(function* () {
+      const trace = RunTrace.memory()
+      const heard = () => trace.events.flatMap((event) => (event.type === "text_delta" ? [event.turn] : []))
+      const agent = lookout([Scripted.call("look", {}), Scripted.call("look", {}), Scripted.text("Done.")])
+      const traced = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
+        Effect.provideService(effect, RunTrace.RunTrace, trace)
+      yield* withHost([agent], {}, (host) =>
+        Effect.gen(function* () {
+          yield* host.start("lookout", "go", { runId: "started" })
+          yield* host.ended("started")
+          yield* Agent.create(agent, "go", { runId: "left" })
+          expect(yield* host.recover).toEqual(["left"])
+          expect((yield* host.ended("left")).status).toBe("completed")
+          expect(heard()).toEqual([])
+          yield* Agent.create(agent, "go", { runId: "watched" })
+          const reading = Stream.runDrain(host.attach("watched"))
+          const reader = yield* Effect.forkChild(reading, { startImmediately: true })
+          expect(yield* host.recover).toEqual(["watched"])
+          yield* Fiber.join(reader)
+          expect(new Set(heard())).toEqual(new Set([3]))
+        })
+      ).pipe(traced)
+    }))
+
+  test("of a sub-agent's run, and of the run above it, there are no words of the sub-agent but its events", () =>
+    Effect.gen(function* () {
+      const helper = lookout(lookAround)
+      const ask = Agent.asTool(helper, { name: "ask", description: "asks" })
+      const store = yield* RunStore.RunStore
+      const lines = [Scripted.call("ask", { task: "t" }, { id: "c" }), Scripted.text("All is well.")]
+      const lead = Agent.make("lead", { toolkit: Toolkit.make(ask.tool) }).pipe(
+        Agent.provide(ask.layer),
+        Agent.provide(Scripted.layer(Scripted.make("l", lines), { usage })),
+        Agent.provide(Layer.succeed(RunStore.RunStore, store))
+      )
+      yield* withHost([lead], {}, (host) =>
+        Effect.gen(function* () {
+          yield* host.start("lead", "go", { runId: "r" })
+          const above = inWords(yield* Stream.runCollect(host.attach("r")))
+          expect(above.filter((word) => word.startsWith('"'))).toEqual(['"All is well."'])
+          const below = yield* Stream.runCollect(host.attach("r/c"))
+          expect(seqsOf(below).length).toBe(below.length)
+        })
+      )
+    }))
+
+  test("goes on with the text of a run that was resumed, from where the last one ended", () =>
+    Effect.gen(function* () {
+      const { handlers } = yield* workshop
+      const agent = agentOf(
+        "cleaner",
+        [Scripted.call("delete", { q: "a" }), Scripted.text("It is gone.")],
+        handlers
+      )
+      yield* withHost([agent], {}, (host) =>
+        Effect.gen(function* () {
+          yield* host.start("cleaner", "go", { runId: "r" })
+          const first = yield* Stream.runCollect(host.attach("r"))
+          const from = (seqsOf(first).at(-1) ?? 0) + 1
+          for (const call of (yield* host.status("r")).approvals) yield* host.decide(call, Agent.approve())
+          // One waits for the resume, one comes after it.
+          const waiting = yield* Effect.forkChild(Stream.runCollect(host.attach("r", from)))
+          yield* settle
+          yield* host.resume("r")
+          const late = yield* Stream.runCollect(host.attach("r", from))
+          const early = yield* Fiber.join(waiting)
+          const words = ["turn_started", '"It is gone."', "turn", "run_stopped"]
+          for (const events of [early, late]) {
+            expect(inWords(events).slice(-4)).toEqual(words)
+            expect(seqsOf(events)[0]).toBe(from)
+          }
+        })
+      )
+    }))
+
+  test("goes on with the events when another process takes the run over in the middle of a turn", () =>
+    Effect.gen(function* () {
+      const agent = lookout(lookAround, { usage, latency: "10 seconds" })
+      const scope = yield* Scope.make()
+      const first = yield* Effect.map(
+        Layer.buildWithScope(RunHost.layer([agent], { shutdown: { running: "interrupt" } }), scope),
+        Context.get(RunHost.RunHost)
+      )
+      yield* first.start("lookout", "go", { runId: "r" })
+      const reader = yield* Effect.forkChild(Stream.runCollect(first.attach("r")))
+      yield* withTime(Effect.sleep("15 seconds"))
+      yield* Scope.close(scope, Exit.void)
+      yield* withHost([agent], {}, (other) =>
+        Effect.gen(function* () {
+          expect(yield* other.recover).toEqual(["r"])
+          yield* withTime(other.ended("r"))
+        })
+      )
+      const events = yield* Fiber.join(reader)
+      expect(seqsOf(events)).toEqual(seqsOf(events).map((_, i) => i))
+      expect(inWords(events).at(-1)).toBe("run_stopped")
+      // What is said in the other process is not heard here.
+      expect(events.filter(({ type }) => type === "text_delta")).toEqual([])
+      yield* lawful("r")
+    }))
+
+  test("a reader that does not read holds nothing up, and still gets every event", () =>
+    withHost([lookout(lookAround)], {}, (host) =>
+      Effect.gen(function* () {
+        const read = yield* Deferred.make<void>()
+        yield* host.start("lookout", "go", { runId: "r" })
+        const slow = yield* Effect.forkChild(
+          Stream.runCollect(Stream.tap(host.attach("r"), () => Deferred.await(read))),
+          { startImmediately: true }
+        )
+        expect((yield* host.ended("r")).status).toBe("completed")
+        yield* Deferred.succeed(read, undefined)
+        const events = yield* Fiber.join(slow)
+        expect(inWords(events)).toEqual(["run_started", "run_resumed", ...looked, ...answered])
+      })
+    ))
 
   test("shows all events up to the stop, and whoever leaves stops nothing", () =>
     Effect.gen(function* () {
@@ -345,13 +554,13 @@ describe("attach", () => {
           yield* host.start("payer", "go", { runId: "r" })
           yield* Deferred.await(paying)
           const first = yield* Stream.runCollect(Stream.take(host.attach("r"), 2))
-          expect(first.map(({ seq }) => seq)).toEqual([0, 1])
+          expect(seqsOf(first)).toEqual([0, 1])
           const all = yield* Effect.forkChild(Stream.runCollect(host.attach("r")))
           yield* settle
           yield* Deferred.succeed(gate, undefined)
           const events = yield* Fiber.join(all)
           expect(events.at(-1)?.type).toBe("run_stopped")
-          expect(events.map(({ seq }) => seq)).toEqual(events.map((_, i) => i))
+          expect(seqsOf(events)).toEqual(seqsOf(events).map((_, i) => i))
           expect((yield* host.status("r")).status).toBe("completed")
         })
       )

@@ -80,7 +80,7 @@ export const limitsOf = (
 const modelHere = Effect.map(Effect.serviceOption(Model.ModelName), Option.getOrUndefined)
 
 /** Makes an agent ready to run with the services that are here. */
-export const prepare = Effect.fnUntraced(function* (definition: Definition, streaming: boolean) {
+export const prepare = Effect.fnUntraced(function* (definition: Definition, isStreamed: () => boolean) {
   const probe = yield* Probe
   const own = probe.tools(yield* definition.tools)
   const { contract } = definition
@@ -109,7 +109,7 @@ export const prepare = Effect.fnUntraced(function* (definition: Definition, stre
       stopWhen: definition.stopWhen
     },
     policy: definition.policy,
-    streaming,
+    isStreamed,
     probe,
     model,
     maxOutputTokens,

@@ -16,6 +16,7 @@ import { RunStore, type RunSummary } from "../store/RunStore.ts"
 import { type Agent, definitionOf } from "./AgentHandle.ts"
 import { ambient } from "./Ambient.ts"
 import { Drain } from "./Drain.ts"
+import * as Live from "./Live.ts"
 import * as Runs from "./Runs.ts"
 
 /** What to do about the runs of a host that is shut down. */
@@ -87,6 +88,7 @@ export const make = Effect.fnUntraced(function* <R>(
   const drain = yield* Deferred.make<void>()
   const fibers = yield* FiberSet.make<void, never>()
   const drivers = new Map<string, Driver>()
+  const live = Live.make()
 
   /** Runs something with what is around the host alone, except that it may be given a store of its own. */
   const here = <A, E>(effect: Effect.Effect<A, E, unknown>, given = store): Effect.Effect<A, E> =>
@@ -104,7 +106,12 @@ export const make = Effect.fnUntraced(function* <R>(
       if (!isWanted(driver.how, summary)) return false
       driver.from = summary.seq
       const { options } = driver.how
-      const around = { ...Runs.alone, isWanted: (run: RunState) => isWanted(driver.how, run) }
+      const around = {
+        // A stream costs more than a whole reply, and shows nothing where nobody looks.
+        isStreamed: () => live.isAttached(runId),
+        watcher: live.watcher,
+        isWanted: (run: RunState) => isWanted(driver.how, run)
+      }
       yield* ambient(Runs.resume(definitionOf(agent), runId, options, around))
       return false
     }).pipe(
@@ -140,6 +147,8 @@ export const make = Effect.fnUntraced(function* <R>(
 
   const drive = (agent: Driven, runId: string, driver: Driver) =>
     Effect.gen(function* () {
+      // Whoever has asked for this may attach first, and then sees all of it.
+      yield* Effect.yieldNow
       let goesOn = true
       while (goesOn) {
         const isBusy: boolean = yield* attempt(agent, runId, driver)
@@ -154,6 +163,7 @@ export const make = Effect.fnUntraced(function* <R>(
       Effect.ensuring(
         Effect.suspend(() => {
           if (drivers.get(runId) === driver) drivers.delete(runId)
+          live.forget(runId)
           return Deferred.succeed(driver.done, undefined)
         })
       )
@@ -179,6 +189,8 @@ export const make = Effect.fnUntraced(function* <R>(
 
   return {
     here,
+    /** The stored events of a run, with what is said between them while it is driven here. */
+    among: live.among,
     /** Whether a run is driven here, or waits for its turn. */
     has: (runId: string): boolean => drivers.has(runId),
     /** Waits until whoever drives a run here is done; not at all if nobody does. */
@@ -192,6 +204,8 @@ export const make = Effect.fnUntraced(function* <R>(
     /** Has a run driven that was stored just now, or before. */
     start: (agent: Driven, runId: string): Effect.Effect<void> =>
       Effect.suspend(() => {
+        // Whoever has a run driven is likely to attach to it next, and many a run has one turn.
+        live.expect(runId)
         const driver = drivers.get(runId)
         if (driver?.from === undefined) return submit(agent, runId, onlyUnstopped)
         // It may be on the way out of a run that was deleted meanwhile; of one that is driven nothing is left to do then.
@@ -205,6 +219,7 @@ export const make = Effect.fnUntraced(function* <R>(
       options: Runs.ResumeOptions
     ): Effect.Effect<void> =>
       Effect.suspend(() => {
+        live.expect(runId)
         const how = { options, again: seq }
         const driver = drivers.get(runId)
         if (driver === undefined) return submit(agent, runId, how)

@@ -22,8 +22,8 @@ export interface Job {
   readonly contract: Contract | undefined
   readonly rules: Rules
   readonly policy: Policy
-  /** Whether the model is asked for a stream, whose text is published as it comes. */
-  readonly streaming: boolean
+  /** Whether a model call that begins now asks for a stream, whose text is published as it comes. */
+  readonly isStreamed: () => boolean
   /** What stands around its model calls. */
   readonly probe: Probe
   readonly model: string | undefined

@@ -192,7 +192,7 @@ const send = Effect.fnUntraced(function* (
   }
   const arrived: Array<Response.AnyPart> = []
   let heard = true
-  const unprobed = job.streaming
+  const unprobed = job.isStreamed()
     ? streamed(options, arrived, (delta) => {
         if (!heard) return
         journal.publish({

@@ -80,7 +80,8 @@ export interface ResumeOptions {
 
 /** Who else has to do with a run. */
 interface Surroundings {
-  readonly streaming: boolean
+  /** Whether a model call that begins now is to be heard word by word. */
+  readonly isStreamed: () => boolean
   readonly watcher?: Watcher | undefined
   readonly parent?: Parent | undefined
   /** What the parent lets the run use. */
@@ -90,7 +91,7 @@ interface Surroundings {
 }
 
 /** Nobody else. */
-export const alone: Surroundings = { streaming: false }
+export const alone: Surroundings = { isStreamed: () => false }
 
 type Finished = RunExit.Completed<unknown>
 /** How it fails that no run has started or gone on. */
@@ -105,7 +106,7 @@ const ready = Effect.fnUntraced(function* (
   if (Option.isNone(yield* Effect.serviceOption(LanguageModel.LanguageModel))) {
     return yield* new NoModel({ agent: definition.name })
   }
-  const job: Job = yield* prepare(definition, around.streaming)
+  const job: Job = yield* prepare(definition, around.isStreamed)
   if (money === "hold") {
     const agent = definition.name
     if (job.maxOutputTokens === undefined) {

@@ -104,7 +104,7 @@ export const call = (
     const inside = link === undefined ? {} : { runId: RunState.childId(runId, callId) }
     const parent = link === undefined ? undefined : { runId, callId }
     const drive = Runs.run(definition, input, inside, {
-      streaming: false,
+      ...Runs.alone,
       watcher,
       parent,
       allowance: link?.allowance
