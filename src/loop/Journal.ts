@@ -26,7 +26,13 @@ import {
 import { atMost } from "../store/TimeLimit.ts"
 
 /** How long an append may take before the run stops with `RunStoreError`. */
-const appendTimeout = Duration.seconds(30)
+export const appendTimeout = Duration.seconds(30)
+
+/** What the runs below a run have taken of the time that ending them all may take. */
+export interface Spent {
+  /** In milliseconds, for the slowest of them; `Infinity` if their store did not answer. */
+  belowMs: number
+}
 
 /** The pen of one driver. */
 export interface Journal {
@@ -48,6 +54,10 @@ export interface Journal {
   readonly stage: (...bodies: ReadonlyArray<Body & { readonly at?: string }>) => void
   /** Stores what was staged and these events. Uninterruptible, and bounded in time. */
   readonly commit: (...bodies: ReadonlyArray<Body>) => Effect.Effect<void, RunBusy | RunStoreError>
+  /** Fails if an append has failed, after which this pen writes nothing more. */
+  readonly check: Effect.Effect<void, RunBusy | RunStoreError>
+  /** What those below tell that are interrupted with the run, and so end before it. */
+  readonly spent: Spent
   /** Tells watchers something that is not stored. */
   readonly publish: (event: Ephemeral) => void
 }
@@ -236,6 +246,8 @@ export const make = Effect.fnUntraced(function* (options: Options) {
     date,
     stage,
     commit,
+    check: Effect.suspend(() => (broken === undefined ? Effect.void : Effect.fail(broken))),
+    spent: { belowMs: 0 },
     publish
   }
   return journal

@@ -73,7 +73,7 @@ const below: (state: RunState.RunState) => Effect.Effect<ReadonlyArray<WaitingCa
 
 /** What a run that has ended leaves to a person to find out: the run above it waits for that. */
 export const suspensionOf = Effect.fnUntraced(function* (state: RunState.RunState) {
-  const unknown = yield* below(state)
+  const unknown = yield* RunEnd.within(state.runId)(below(state))
   if (unknown.length === 0) return undefined
   const suspension: Suspension = {
     runId: state.runId,

@@ -222,7 +222,7 @@ export const drive = Effect.fnUntraced(function* (job: Job, journal: Journal) {
   }
   const calledOff = Effect.raceFirst(Cancel.received(journal), journal.lease.lost)
   yield* Effect.raceFirst(
-    interpret(job, journal, desk),
+    Effect.provideService(interpret(job, journal, desk), RunEnd.Spent, journal.spent),
     Effect.catchCauseIf(calledOff, Cause.hasDies, broken)
   ).pipe(
     Effect.catchCause((cause) => {
@@ -249,7 +249,7 @@ export const drive = Effect.fnUntraced(function* (job: Job, journal: Journal) {
       if (reason === undefined && isRequested(drain)) return journal.commit()
       const { parent } = journal.state()
       const without = parent === undefined ? "the run was interrupted" : stoppedWith(parent.runId)
-      return RunEnd.stopDriven(journal, Cancel.endingFor(reason ?? without))
+      return RunEnd.stopInterrupted(journal, Cancel.endingFor(reason ?? without))
     })
   )
 })

@@ -61,13 +61,17 @@ export const useBelow = Effect.fnUntraced(function* <E, R>(
   { pending, runId }: RunState.RunState,
   close: (childId: string) => Effect.Effect<RunState.RunState, E | RunNotFound, R>
 ) {
-  const bodies: Array<Body> = []
-  for (const call of pending) {
-    if (!continues(call)) continue
-    const child = yield* ifStored(close(RunState.childId(runId, call.callId)))
-    if (child !== undefined) bodies.push(...newUse(call, child))
-  }
-  return bodies
+  const below = pending.filter(continues)
+  const news = yield* Effect.forEach(
+    below,
+    (call) =>
+      Effect.map(
+        ifStored(close(RunState.childId(runId, call.callId))),
+        (child): ReadonlyArray<Body> => (child === undefined ? [] : newUse(call, child))
+      ),
+    { concurrency: "unbounded" }
+  )
+  return news.flat()
 })
 
 /**

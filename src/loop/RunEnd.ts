@@ -2,7 +2,10 @@
  * How a run ends, whatever it ends for: the runs below it first, the deepest before all others, and their use told. So
  * nothing below a run that has stopped is left as `running` with nobody to drive it.
  */
+import * as Context from "effect/Context"
+import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
 import * as Option from "effect/Option"
 import * as Schedule from "effect/Schedule"
 import type { Ending } from "../run/NextStep.ts"
@@ -17,9 +20,10 @@ import {
   type RunBusy,
   type RunNotFound,
   RunStore,
-  type RunStoreError,
+  RunStoreError,
   type RunSummary
 } from "../store/RunStore.ts"
+import { atMost } from "../store/TimeLimit.ts"
 import * as Cancel from "./Cancel.ts"
 import * as Journal from "./Journal.ts"
 import { ifStored, newUse, useBelow } from "./Orphans.ts"
@@ -41,6 +45,31 @@ const stopped = (
   ...(state().unpriced === true ? { unpriced: true } : undefined)
 })
 
+/**
+ * How long a run may take to end, with all that has to be done for the runs below it, in milliseconds: as long as one
+ * append, however many runs there are, and whatever it is that their store does not answer.
+ */
+const limitMs = Duration.toMillis(Journal.appendTimeout)
+
+/** What the runs below the run around have taken of that already; `undefined` outside a run. */
+export const Spent = Context.Reference<Journal.Spent | undefined>("checkrein/loop/RunEnd/Spent", {
+  defaultValue: () => undefined
+})
+
+/**
+ * Fails when the time is over that the runs below have left. What still runs then is interrupted, but not waited for: it
+ * may have hung.
+ */
+export const within = (runId: string, { belowMs }: Journal.Spent = { belowMs: 0 }) => {
+  const late = Effect.suspend(() => {
+    const problem = `to end the run and those below it took longer than ${limitMs / 1_000} s; is the store reachable?`
+    return Effect.fail(new RunStoreError({ runId, kind: "timed_out", problem }))
+  })
+  const leftMs = limitMs - belowMs
+  return <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E | RunStoreError, R> =>
+    leftMs > 0 ? atMost(leftMs, () => late)(effect) : late
+}
+
 // --- a run that nobody drives ---------------------------------------------------------------------------------------
 
 const stopTree = Effect.fnUntraced(function* (state: RunState.RunState, ending: Ending, lease: Lease) {
@@ -50,11 +79,7 @@ const stopTree = Effect.fnUntraced(function* (state: RunState.RunState, ending: 
   return journal.state()
 })
 
-/**
- * Ends a run, and the runs below it before it, if nobody drives it: fails with `RunBusy` otherwise. What has come to an
- * end of its own keeps it. Yields its state then.
- */
-export const stopUndriven: (
+const stopUnbounded: (
   runId: string,
   reason: string
 ) => Effect.Effect<RunState.RunState, RunBusy | RunNotFound | RunStoreError, RunStore> = Effect.fnUntraced(
@@ -73,6 +98,14 @@ export const stopUndriven: (
   Effect.scoped
 )
 
+/**
+ * Ends a run, and the runs below it before it, if nobody drives it: fails with `RunBusy` otherwise, and with
+ * `RunStoreError` (`timed_out`) if that takes longer than the run may take to end. What has come to an end of its own
+ * keeps it. Yields its state then.
+ */
+export const stopUndriven: typeof stopUnbounded = (runId, reason) =>
+  within(runId)(stopUnbounded(runId, reason))
+
 /** A driver stops within a second of being told, and the lease of one that has died ends soon after that of its parent. */
 const patience = Schedule.spaced("100 millis").pipe(Schedule.upTo({ duration: "10 seconds" }))
 
@@ -81,7 +114,7 @@ const isBusy = ({ _tag }: RunBusy | RunNotFound | RunStoreError): boolean => _ta
 /** The same for a run below one that ends: whoever drives it is told, and waited for. */
 const stopWherever = Effect.fnUntraced(function* (runId: string, reason: string) {
   const store = yield* RunStore
-  const attempt = stopUndriven(runId, reason)
+  const attempt = stopUnbounded(runId, reason)
   return yield* attempt.pipe(
     Effect.catchTag("RunBusy", () =>
       Effect.andThen(
@@ -117,15 +150,19 @@ const isRunning = ({ status }: RunSummary): boolean => status === "running"
  * Ends the run in a call that comes to its result without it, if it has not ended: nobody would ever take it up again.
  * Yields its state then; `undefined` if there is no such run.
  */
-export const abandonChild = Effect.fnUntraced(function* (
-  journal: Journal.Journal,
-  call: RunState.PendingCall
-) {
-  const child = yield* stopChild(journal, call, isRunning)
-  if (child !== undefined) return child
-  const stored = yield* ifStored(load(RunState.childId(journal.runId, call.callId)))
-  return stored?.state
-})
+export const abandonChild = Effect.fnUntraced(
+  function* (journal: Journal.Journal, call: RunState.PendingCall) {
+    const child = yield* stopChild(journal, call, isRunning)
+    if (child !== undefined) return child
+    const stored = yield* ifStored(load(RunState.childId(journal.runId, call.callId)))
+    return stored?.state
+  },
+  (effect, journal) =>
+    Effect.tap(within(journal.runId, journal.spent)(effect), () => {
+      journal.spent.belowMs = 0
+      return Effect.void
+    })
+)
 
 /**
  * Ends a run that is driven: the one place through which it gets its `run_stopped`. A run below it has ended before, as
@@ -139,11 +176,39 @@ export const stopDriven = Effect.fnUntraced(function* (
   const isStop = ending.reason === "cancelled"
   const isOpen = ({ reason, status }: RunSummary): boolean =>
     status === "running" || (isStop && status === "interrupted" && reason !== "cancelled")
-  for (const call of journal.state().pending.filter(continues)) {
-    // It waits, and goes on waiting unless this is a Stop, which is one for both.
-    if (call.status === "suspended" && !isStop) continue
-    const child = yield* stopChild(journal, call, isOpen)
-    if (child !== undefined) journal.stage(...newUse(call, child))
+  // One that waits goes on waiting unless this is a Stop, which is one for both.
+  const below = journal
+    .state()
+    .pending.filter((call) => continues(call) && (isStop || call.status !== "suspended"))
+  if (below.length > 0) {
+    yield* journal.check
+    const children = yield* Effect.forEach(below, (call) => stopChild(journal, call, isOpen), {
+      concurrency: "unbounded"
+    }).pipe(within(journal.runId, journal.spent))
+    below.forEach((call, index) => {
+      const child = children[index]
+      if (child !== undefined) journal.stage(...newUse(call, child))
+    })
   }
   yield* journal.commit(stopped(journal, ending, operations))
+})
+
+/**
+ * Ends a run whose driver was interrupted, which nothing can interrupt any more: so it fails with `RunStoreError`
+ * (`timed_out`) when the run and those below it take longer together than one may.
+ */
+export const stopInterrupted = Effect.fnUntraced(function* (journal: Journal.Journal, ending: Ending) {
+  const { runId, spent } = journal
+  const since = journal.nowMs()
+  const above = yield* Spent
+  const tell = (exit: Exit.Exit<void, RunBusy | RunStoreError>) => {
+    if (above === undefined) return
+    const failure = Option.getOrUndefined(Exit.findErrorOption(exit))
+    const isLate = failure?._tag === "RunStoreError" && failure.kind === "timed_out"
+    const belowMs = isLate ? Number.POSITIVE_INFINITY : spent.belowMs + journal.nowMs() - since
+    above.belowMs = Math.max(above.belowMs, belowMs)
+  }
+  yield* Effect.onExit(within(runId, spent)(stopDriven(journal, ending)), (exit) =>
+    Effect.sync(() => tell(exit))
+  )
 })

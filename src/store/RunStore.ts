@@ -176,7 +176,10 @@ export class RunStore extends Context.Service<
      * Whoever has no lease is asked for the number alone.
      */
     readonly append: (append: Append) => Effect.Effect<void, StaleWriter | RunStoreError>
-    /** The stored events of a run, in order, from number `from` (default 0, and no less) on. */
+    /**
+     * The stored events of a run, in order, from number `from` (default 0, and no less) on. It may take as long as the
+     * journal is long: whoever cannot wait sets a limit.
+     */
     readonly read: (
       runId: string,
       from?: number

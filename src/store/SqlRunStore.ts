@@ -2,6 +2,10 @@
  * A `RunStore` over effect's `SqlClient`, on SQLite or on Postgres. It makes its own tables, all named `checkrein_…`, so
  * it may share a database with yours; it must not share a transaction.
  *
+ * On Postgres a statement that is not answered within 5 seconds is taken for lost and made again on another connection,
+ * for some 15 seconds in all; then what was asked for fails with `RunStoreError`. Only reading a journal, `read` and
+ * `watch`, has no limit of its own: how long that takes depends on how long the journal is, so whoever cannot wait sets one.
+ *
  * A run is a row with its summary, its events and its inbox. An append moves the row from one event number to the
  * next, and only if it still has the number that the writer expects: this is what keeps a second writer out.
  */
@@ -15,7 +19,7 @@ import * as SqlClient from "effect/sql/SqlClient"
 import type { SqlError } from "effect/sql/SqlError"
 import * as Keepable from "./Keepable.ts"
 import * as PostgresAppend from "./PostgresAppend.ts"
-import { reconnecting } from "./Reconnect.ts"
+import { answering, reconnecting } from "./Reconnect.ts"
 import { LeaseTime, RunNotFound, RunStore, RunStoreError, RunSummary, StaleWriter } from "./RunStore.ts"
 import * as SqlEvents from "./SqlEvents.ts"
 import { isRepeated, storeError } from "./SqlFailure.ts"
@@ -120,6 +124,15 @@ export const make: Effect.Effect<RunStore["Service"], RunStoreError, SqlClient.S
       (runId: string) =>
       <A>(rows: Effect.Effect<A, SqlError>): Effect.Effect<A, RunStoreError> =>
         Effect.mapError(reconnecting(unattended(rows)), (error) => storeError(runId, error))
+    const answers: <A>(rows: Effect.Effect<A, SqlError>) => Effect.Effect<A, SqlError> = sql.onDialectOrElse({
+      pg: () => answering(SqlTransaction.answerLimit),
+      orElse: () => (rows) => rows
+    })
+    /** What is short, or is a page: a server that does not send it in time does not answer. */
+    const readShortFor = (runId: string) => {
+      const read = readFor(runId)
+      return <A>(rows: Effect.Effect<A, SqlError>): Effect.Effect<A, RunStoreError> => read(answers(rows))
+    }
 
     const store = Wakeups.watching(wakeups, {
       append: (request) => {
@@ -134,6 +147,7 @@ export const make: Effect.Effect<RunStore["Service"], RunStoreError, SqlClient.S
       },
 
       read: (runId, from = 0) => {
+        // Without a limit: over a slow link a long journal takes its time.
         const { by, on } = SqlEvents.following(sql, from)
         return sql<SqlEvents.Row>`SELECT r.seq AS total, e.seq AS seq, e.body AS body, e.checksum AS checksum
         FROM checkrein_runs r LEFT JOIN checkrein_events e ON ${on}
@@ -147,14 +161,14 @@ export const make: Effect.Effect<RunStore["Service"], RunStoreError, SqlClient.S
         Effect.gen(function* () {
           const rows = sql<{ run_id: string; summary: string }>`
           SELECT run_id, summary FROM checkrein_runs WHERE run_id = ${runId}`
-          const [row] = yield* readFor(runId)(rows)
+          const [row] = yield* readShortFor(runId)(rows)
           return row === undefined
             ? yield* new RunNotFound({ runId })
             : yield* Effect.fromResult(summaryOf(row))
         }),
 
       list: (options = {}) =>
-        SqlList.page(options, (options) => readFor("")(SqlList.rows(sql, options)), summaryOf),
+        SqlList.page(options, (options) => readShortFor("")(SqlList.rows(sql, options)), summaryOf),
 
       delete: (runId) =>
         Effect.map(
@@ -183,7 +197,7 @@ export const make: Effect.Effect<RunStore["Service"], RunStoreError, SqlClient.S
       },
 
       inbox: (runId, after) =>
-        readFor(runId)(sql<{ id: number; body: string }>`
+        readShortFor(runId)(sql<{ id: number; body: string }>`
           SELECT id, body FROM checkrein_commands WHERE run_id = ${runId} AND id > ${after} ORDER BY id`).pipe(
           Effect.flatMap((rows) =>
             Effect.fromResult(Result.all(rows.map((row) => SqlInbox.decode(runId, row))))
@@ -194,7 +208,7 @@ export const make: Effect.Effect<RunStore["Service"], RunStoreError, SqlClient.S
 
       isDriven: (runId) =>
         Effect.map(
-          readFor(runId)(sql<{ run_id: string }>`SELECT run_id FROM checkrein_leases
+          readShortFor(runId)(sql<{ run_id: string }>`SELECT run_id FROM checkrein_leases
             WHERE run_id = ${runId} AND until_ms > ${sql.literal(SqlLeases.nowText(sql))}`),
           (rows) => rows.length > 0
         )

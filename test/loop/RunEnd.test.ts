@@ -17,7 +17,7 @@ import { Agent, PriceBook, RunStore } from "../../src/index.ts"
 import { Drain } from "../../src/loop/Drain.ts"
 import * as Scripted from "../../src/provider/Scripted.ts"
 import * as Audit from "../../src/testing/Audit.ts"
-import { call, check, crashing, guarded, model } from "./support.ts"
+import { call, check, crashing, guarded, model, settle, withTime } from "./support.ts"
 
 const Prices = PriceBook.layer({
   top: { input: 7, output: 13 },
@@ -292,5 +292,114 @@ describe("a run that ends, of which no run was left", () => {
       expect(yield* summary("r")).toMatchObject({ status })
       expect(atEnd).toBe(0)
     })
+  }
+})
+
+describe("a store that hangs delays the end of a family by no more than one append may take", () => {
+  type Store = RunStore.RunStore["Service"]
+  const slow = reading.toLayer({ read: ({ q }) => Effect.delay(Effect.succeed(q), "10 minutes") })
+  const stuck = (): Runnable =>
+    Agent.make("leaf", { toolkit: reading }).pipe(
+      Agent.provide(slow),
+      Agent.provide(model([call("read", "a", "1")], "leaf").layer)
+    )
+  const members = {
+    "one level": (options?: Options) =>
+      Agent.make("top", { ...options, toolkit: reading }).pipe(
+        Agent.provide(slow),
+        Agent.provide(model([call("read", "a", "1")], "top").layer)
+      ),
+    "two levels": (options?: Options) => above("top", stuck(), options),
+    "three levels": (options?: Options) => above("top", above("middle", stuck()), options)
+  } satisfies Record<string, Make>
+
+  /** What does not answer, once it has hung. */
+  const faults: {
+    readonly [name: string]: (
+      store: Store,
+      hang: <A, E, R>(effect: Effect.Effect<A, E, R>) => Effect.Effect<A, E, R>
+    ) => Partial<Store>
+  } = {
+    append: (store, hang) => ({ append: (one) => hang(store.append(one)) }),
+    summary: (store, hang) => ({ summary: (runId) => hang(store.summary(runId)) }),
+    read: (store, hang) => ({ read: (runId, from) => hang(store.read(runId, from)) }),
+    lease: (store, hang) => ({ lease: (runId) => hang(store.lease(runId)) }),
+    inbox: (store, hang) => ({ inbox: (runId, after) => hang(store.inbox(runId, after)) }),
+    list: (store, hang) => ({ list: (options) => hang(store.list(options)) }),
+    send: (store, hang) => ({ send: (runId, command) => hang(store.send(runId, command)) })
+  }
+  const everything: (typeof faults)[string] = (store, hang) =>
+    Object.assign({}, ...Object.values(faults).map((fault) => fault(store, hang)))
+
+  const hanging = (fault: (typeof faults)[string], hang: Effect.Effect<never>) =>
+    Effect.gen(function* () {
+      const store = yield* RunStore.RunStore
+      const has = { hung: false }
+      const wrapped: Store = {
+        ...store,
+        ...fault(store, (effect) => Effect.suspend(() => (has.hung ? hang : effect)))
+      }
+      return { has, wrapped }
+    })
+
+  /** How many seconds pass until it is over, at most ten minutes. */
+  const secondsUntil = (fiber: Fiber.Fiber<unknown, unknown>) =>
+    Effect.gen(function* () {
+      let seconds = 0
+      yield* settle
+      for (; seconds < 600 && fiber.pollUnsafe() === undefined; seconds++) {
+        yield* TestClock.adjust("1 second")
+        yield* settle
+      }
+      return seconds
+    })
+
+  for (const [family, make] of Object.entries(members)) {
+    for (const [fault, wrap] of Object.entries({ ...faults, everything })) {
+      for (const [manner, hang] of [
+        ["", Effect.never],
+        [", and cannot be interrupted", Effect.uninterruptible(Effect.never)]
+      ] as const) {
+        check(`${family}, ${fault} hangs${manner}: a Stop`, function* () {
+          const { has, wrapped } = yield* hanging(wrap, hang)
+          const run = Effect.provide(Agent.run(make(), "go", { runId: "r" }), Prices)
+          const driver = yield* Effect.forkChild(Effect.provideService(run, RunStore.RunStore, wrapped))
+          yield* settle
+          yield* settle
+          has.hung = true
+          yield* Effect.forkChild(Fiber.interrupt(driver))
+          expect(yield* secondsUntil(driver)).toBeLessThanOrEqual(30)
+          has.hung = false
+          if (manner !== "") return
+          yield* settle
+          yield* withTime(Agent.cancel("r", "enough"))
+          yield* expectOver("r", "the store is back")
+        })
+
+        check(`${family}, ${fault} hangs${manner}: a Stop in the middle of an append`, function* () {
+          const { has, wrapped } = yield* hanging(wrap, hang)
+          const run = Effect.provide(Agent.run(make(), "go", { runId: "r" }), Prices)
+          const driver = yield* Effect.forkChild(Effect.provideService(run, RunStore.RunStore, wrapped))
+          yield* settle
+          yield* settle
+          has.hung = true
+          yield* TestClock.adjust("10 minutes")
+          yield* settle
+          yield* Effect.forkChild(Fiber.interrupt(driver))
+          expect(yield* secondsUntil(driver)).toBeLessThanOrEqual(30)
+        })
+
+        check(`${family}, ${fault} hangs${manner}: the time limit`, function* () {
+          const { has, wrapped } = yield* hanging(wrap, hang)
+          const limits = { time: "1 minute" } as const
+          const run = Effect.provide(Agent.run(make({ limits }), "go", { runId: "r" }), Prices)
+          const driver = yield* Effect.forkChild(Effect.provideService(run, RunStore.RunStore, wrapped))
+          yield* settle
+          yield* settle
+          has.hung = true
+          expect(yield* secondsUntil(driver)).toBeLessThanOrEqual(90)
+        })
+      }
+    }
   }
 })

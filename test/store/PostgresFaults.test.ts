@@ -3,6 +3,7 @@
  * that it could not be.
  */
 import { expect, it } from "@effect/vitest"
+import * as Toolkit from "effect/ai/Toolkit"
 import * as Context from "effect/Context"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
@@ -16,6 +17,7 @@ import * as SqlClient from "effect/sql/SqlClient"
 import type * as SqlConnection from "effect/sql/SqlConnection"
 import * as SqlError from "effect/sql/SqlError"
 import * as Agent from "../../src/Agent.ts"
+import * as Scripted from "../../src/provider/Scripted.ts"
 import * as Postgres from "../../src/store/Postgres.ts"
 import { RunStore } from "../../src/store/RunStore.ts"
 import * as SqlRunStore from "../../src/store/SqlRunStore.ts"
@@ -184,6 +186,31 @@ describePostgres("a server that does not answer any more", () => {
     })
   )
 
+  proxied("is told of in words to whoever asks for what is short", (store, proxy) =>
+    Effect.gen(function* () {
+      yield* store.append(append("a", 0))
+      yield* Effect.forEach(Array(9), () => store.read("a"), { concurrency: "unbounded" })
+      yield* proxy.silence
+      const asked: { readonly [name: string]: Effect.Effect<unknown, unknown> } = {
+        summary: store.summary("a"),
+        list: store.list(),
+        inbox: store.inbox("a", 0),
+        watchInbox: Stream.runDrain(store.watchInbox("a", 0)),
+        isDriven: store.isDriven("a"),
+        lease: Effect.scoped(store.lease("a"))
+      }
+      yield* Effect.forEach(
+        Object.entries(asked),
+        Effect.fnUntraced(function* ([name, effect]) {
+          const [duration, failure] = yield* Effect.timed(Effect.flip(effect))
+          expect(failure, name).toMatchObject({ _tag: "RunStoreError", kind: "unavailable" })
+          expect(Duration.toSeconds(duration), name).toBeLessThan(25)
+        }),
+        { concurrency: "unbounded", discard: true }
+      )
+    })
+  )
+
   proxied(
     "delays the end of a run that is stopped by no more than an append may take",
     (store, proxy, other) =>
@@ -199,6 +226,34 @@ describePostgres("a server that does not answer any more", () => {
         expect(Duration.toSeconds(duration)).toBeLessThan(30)
         const events = yield* other.read("a")
         expect(events.at(-1)?.type).toBe("tool_start")
+      })
+  )
+
+  proxied(
+    "delays the end of a run and of its sub-agents by no more than that either",
+    (store, proxy, other) =>
+      Effect.gen(function* () {
+        const ask = Agent.asTool(Waiter.agent.pipe(Agent.provide(Waiter.layer)), {
+          name: "ask",
+          description: "Asks."
+        })
+        const lines = [Scripted.call("ask", { task: "wait" }, { id: "c" })]
+        const top = Agent.make("top", { toolkit: Toolkit.make(ask.tool), limits: { time: "1 hour" } })
+        const world = Layer.mergeAll(
+          ask.layer,
+          Scripted.layer(Scripted.make("top", lines), { usage: { promptTokens: 10, completionTokens: 5 } }),
+          Layer.succeed(RunStore, store)
+        )
+        const driver = yield* Effect.forkChild(Effect.provide(Agent.run(top, "go", { runId: "a" }), world))
+        const started = Stream.runHead(Stream.filter(other.watch("a/c"), ({ type }) => type === "tool_start"))
+        yield* Effect.retry(started, Schedule.spaced("20 millis"))
+        // What is asked on a connection that is open already waits for ever.
+        yield* Effect.forEach(Array(9), () => store.read("a"), { concurrency: "unbounded" })
+        yield* proxy.silence
+        const [duration] = yield* Effect.timed(Fiber.interrupt(driver))
+        // The right to drive each of the two is let go of for two seconds at most.
+        expect(Duration.toSeconds(duration)).toBeLessThan(35)
+        for (const runId of ["a", "a/c"]) expect((yield* other.read(runId)).at(-1)?.type).toBe("tool_start")
       })
   )
 })
