@@ -25,7 +25,7 @@ import {
   rootOf
 } from "./store/RunStore.ts"
 
-export type { Options, Shutdown } from "./loop/Drivers.ts"
+export type { Hosted, Options, Shutdown } from "./loop/Drivers.ts"
 
 /** The host was not given an agent of this name. */
 export class UnknownAgent extends Schema.TaggedError<UnknownAgent>()("UnknownAgent", {
@@ -129,8 +129,8 @@ const lookEvery = "1 second"
 
 /**
  * A host that drives these agents. What they need is taken from the context in which the layer is built, and nothing from
- * that of whoever calls it: request parameters, a shared budget or a trace belong around the layer. How getting their
- * tools may fail has to be settled before.
+ * that of whoever calls it: request parameters, a trace or a budget that all runs share belong around the layer. How getting
+ * their tools may fail has to be settled before.
  *
  * When the layer's scope closes, as it does on SIGTERM under `NodeRuntime.runMain`, nothing new begins, what runs is
  * finished or interrupted as `shutdown` says, and every run is left in the store, for `recover` to take it over.
@@ -152,18 +152,33 @@ const lookEvery = "1 second"
  *   return `${status} after $${costUsd}`
  * }).pipe(Effect.scoped, Effect.provide(Host))
  * ```
+ *
+ * @example A budget for each tenant, whose name is the first tag of its runs
+ * ```ts
+ * import { Layer } from "effect"
+ * import { type Agent, RunHost } from "checkrein"
+ * import * as NodeSqlite from "checkrein/sqlite"
+ * import { SqlBudgetPool } from "checkrein/store"
+ *
+ * declare const analyst: Agent.Agent<string>
+ *
+ * const Host = RunHost.layer([analyst], {
+ *   budget: ({ tags: [tenant] }) => SqlBudgetPool.make(`tenant ${tenant}`, { usd: 5 })
+ * }).pipe(Layer.provide(NodeSqlite.layer({ filename: "pools.db" })))
+ * ```
  */
-export const layer = <const Agents extends ReadonlyArray<Agent.Agent<unknown, never, unknown>>>(
+export const layer = <const Agents extends ReadonlyArray<Agent.Agent<unknown, never, unknown>>, R = never>(
   agents: Agents,
-  options: Drivers.Options = {}
-): Layer.Layer<RunHost, never, RunStore | Agent.Services<Agents[number]>> =>
+  options: Drivers.Options<R> = {}
+): Layer.Layer<RunHost, never, RunStore | Agent.Services<Agents[number]> | R> =>
   Layer.effect(RunHost, make(agents, options))
 
 const make = Effect.fnUntraced(function* <
-  const Agents extends ReadonlyArray<Agent.Agent<unknown, never, unknown>>
->(agents: Agents, options: Drivers.Options) {
+  const Agents extends ReadonlyArray<Agent.Agent<unknown, never, unknown>>,
+  R
+>(agents: Agents, options: Drivers.Options<R>) {
   const store = yield* RunStore
-  const context = yield* Effect.context<RunStore | Agent.Services<Agents[number]>>()
+  const context = yield* Effect.context<RunStore | Agent.Services<Agents[number]> | R>()
   const byName = new Map(agents.map((agent) => [agent.name, agent]))
   const drivers = yield* Drivers.make(options, context)
   const inStore = <A, E>(effect: Effect.Effect<A, E, RunStore>): Effect.Effect<A, E> =>
@@ -221,11 +236,11 @@ const make = Effect.fnUntraced(function* <
   })
 
   return RunHost.of({
-    start: (name, input, options) =>
+    start: (name, input, options = {}) =>
       Effect.gen(function* () {
         const agent = yield* agentOf(name)
         const caller = yield* Effect.context<never>()
-        const runId = yield* drivers.here(Agent.create(agent, input, options), storeOf(caller))
+        const runId = yield* drivers.create(agent, input, options, storeOf(caller))
         yield* drivers.start(agent, runId)
         return runId
       }),

@@ -16,6 +16,7 @@ import {
   Agent,
   CurrentCall,
   MemoryRunStore,
+  PriceBook,
   RequestParams,
   type RunEvent,
   RunHost,
@@ -24,7 +25,9 @@ import {
   ToolFailure
 } from "../src/index.ts"
 import * as Scripted from "../src/provider/Scripted.ts"
+import * as BudgetPool from "../src/store/BudgetPool.ts"
 import * as Keepable from "../src/store/Keepable.ts"
+import * as MemoryBudgetPool from "../src/store/MemoryBudgetPool.ts"
 import * as NodeSqlite from "../src/store/NodeSqlite.ts"
 import * as SqlRunStore from "../src/store/SqlRunStore.ts"
 import { checkLaws } from "./loop/laws.ts"
@@ -95,7 +98,7 @@ const lawful = (runId: string) =>
 
 const withHost = <A, E>(
   agents: ReadonlyArray<Agent.Agent<unknown, never, never>>,
-  options: RunHost.Options,
+  options: RunHost.Options<never>,
   use: (host: RunHost.RunHost["Service"]) => Effect.Effect<A, E, RunStore.RunStore | Scope.Scope>
 ) =>
   Effect.gen(function* () {
@@ -1038,6 +1041,140 @@ describe("recover", () => {
       Effect.provide(Layer.provideMerge(SqlRunStore.layer, NodeSqlite.layer({ filename: ":memory:" })))
     )
   )
+})
+
+describe("budget", () => {
+  const priced = (
+    lines: ReadonlyArray<Scripted.Line>,
+    handlers: Layer.Layer<Tool.HandlersFor<(typeof tools)["tools"]>>
+  ) =>
+    agentOf("payer", lines, handlers).pipe(Agent.provide(PriceBook.layer({ payer: { input: 1, output: 1 } })))
+
+  /** A pool for each tenant, which is the first tag, and who was asked for. */
+  const tenants = Effect.gen(function* () {
+    const pools = {
+      a: yield* MemoryBudgetPool.make("a", { usd: 1 }),
+      b: yield* MemoryBudgetPool.make("b", { usd: 1 })
+    }
+    const asked: Array<RunHost.Hosted> = []
+    const budget = (run: RunHost.Hosted) =>
+      Effect.sync(() => {
+        asked.push(run)
+        return run.tags[0] === "a" ? pools.a : run.tags[0] === "b" ? pools.b : undefined
+      })
+    const used = Effect.all({
+      a: Effect.map(pools.a.status, ({ used: { toolCalls, turns } }) => ({ toolCalls, turns })),
+      b: Effect.map(pools.b.status, ({ used: { toolCalls, turns } }) => ({ toolCalls, turns }))
+    })
+    return { pools, asked, budget, used }
+  })
+
+  test("each run spends its tenant's, whoever starts, resumes or recovers it, and whatever was around that", () =>
+    Effect.gen(function* () {
+      const { handlers } = yield* workshop
+      const lines = [Scripted.call("delete", { q: "a" }), Scripted.text("done")]
+      const agent = priced(lines, handlers)
+      const { asked, budget, pools, used } = yield* tenants
+      yield* withHost([agent], { budget }, (host) =>
+        Effect.gen(function* () {
+          yield* host.start("payer", "go", { runId: "a", tags: ["a", "x"] })
+          yield* host.start("payer", "go", { runId: "b", tags: ["b"] })
+          for (const id of ["a", "b"]) expect((yield* host.ended(id)).approvals.length).toBe(1)
+          expect(yield* used).toEqual({ a: { toolCalls: 0, turns: 1 }, b: { toolCalls: 0, turns: 1 } })
+        })
+      )
+      yield* withHost([agent], { budget }, (other) =>
+        Effect.gen(function* () {
+          for (const call of (yield* other.status("a")).approvals) yield* other.decide(call, Agent.approve())
+          yield* other.resume("a")
+          expect((yield* other.ended("a")).status).toBe("completed")
+          expect(yield* used).toEqual({ a: { toolCalls: 1, turns: 2 }, b: { toolCalls: 0, turns: 1 } })
+          const left = Agent.create(agent, "go", { runId: "left", tags: ["b"] })
+          yield* Effect.provideService(left, BudgetPool.BudgetPool, pools.b)
+          expect(yield* other.recover).toEqual(["left"])
+          yield* other.ended("left")
+          expect(yield* used).toEqual({ a: { toolCalls: 1, turns: 2 }, b: { toolCalls: 0, turns: 2 } })
+        })
+      ).pipe(Effect.provideService(BudgetPool.BudgetPool, pools.a))
+      const [a, b, left] = [
+        { runId: "a", agent: "payer", tags: ["a", "x"] },
+        { runId: "b", agent: "payer", tags: ["b"] },
+        { runId: "left", agent: "payer", tags: ["b"] }
+      ]
+      expect([...asked].sort((x, y) => (x.runId < y.runId ? -1 : 1))).toEqual([a, a, a, b, b, left])
+    }))
+
+  test("that is undefined is the one around the host; a run without an id or tags is asked about, too", () =>
+    Effect.gen(function* () {
+      const { handlers } = yield* workshop
+      const { asked, budget, pools, used } = yield* tenants
+      yield* withHost([priced([Scripted.text("done")], handlers)], { budget }, (host) =>
+        Effect.gen(function* () {
+          const runId = yield* host.start("payer", "go")
+          expect((yield* host.ended(runId)).status).toBe("completed")
+          expect(asked).toEqual([runId, runId].map((id) => ({ runId: id, agent: "payer", tags: [] })))
+          expect(yield* used).toEqual({ a: { toolCalls: 0, turns: 0 }, b: { toolCalls: 0, turns: 1 } })
+        })
+      ).pipe(Effect.provideService(BudgetPool.BudgetPool, pools.b))
+    }))
+
+  test("is that of a sub-agent's run, too, and a money limit of it needs a price before anything is stored", () =>
+    Effect.gen(function* () {
+      const { handlers } = yield* workshop
+      const { budget, used } = yield* tenants
+      const ask = Agent.asTool(priced([read("a"), Scripted.text("asked")], handlers), {
+        name: "ask",
+        description: "asks"
+      })
+      const store = yield* RunStore.RunStore
+      const lines = [Scripted.call("ask", { task: "t" }, { id: "c" }), Scripted.text("done")]
+      const unpriced = Agent.make("lead", { toolkit: Toolkit.make(ask.tool) }).pipe(
+        Agent.provide(ask.layer),
+        Agent.provide(Layer.succeed(RunStore.RunStore, store)),
+        Agent.provide(Scripted.layer(Scripted.make("lead", lines), { usage }))
+      )
+      yield* withHost([unpriced], { budget }, (host) =>
+        Effect.gen(function* () {
+          const refused = yield* Effect.flip(host.start("lead", "go", { runId: "r", tags: ["a"] }))
+          expect(refused).toMatchObject({ _tag: "UnpricedModel", pool: "a" })
+          expect(yield* host.list()).toEqual([])
+        })
+      )
+      const prices = PriceBook.layer({ lead: { input: 1, output: 1 } })
+      yield* withHost([unpriced.pipe(Agent.provide(prices))], { budget }, (host) =>
+        Effect.gen(function* () {
+          yield* host.start("lead", "go", { runId: "r", tags: ["a"] })
+          expect((yield* host.ended("r")).status).toBe("completed")
+          expect(yield* used).toEqual({ a: { toolCalls: 2, turns: 4 }, b: { toolCalls: 0, turns: 0 } })
+        })
+      )
+    }))
+
+  test("that cannot be had lets nothing start and nothing go on, and harms no run", () =>
+    Effect.gen(function* () {
+      const { handlers } = yield* workshop
+      const { pools } = yield* tenants
+      let away = true
+      const budget = ({ tags: [pool = ""] }: RunHost.Hosted) =>
+        away
+          ? new BudgetPool.BudgetPoolError({ pool, kind: "unavailable", problem: "its database is away" })
+          : Effect.succeed(pools.a)
+      const agent = priced([Scripted.text("done")], handlers)
+      yield* withHost([agent], { budget }, (host) =>
+        Effect.gen(function* () {
+          const refused = yield* Effect.flip(host.start("payer", "go", { runId: "r", tags: ["a"] }))
+          expect(refused).toMatchObject({ _tag: "RunStoreError", runId: "r", kind: "unavailable" })
+          expect(refused.message).toContain("the budget pool a failed: its database is away")
+          expect(yield* host.list()).toEqual([])
+          yield* Agent.create(agent, "go", { runId: "left", tags: ["a"] })
+          expect(yield* host.recover).toEqual(["left"])
+          expect(yield* host.ended("left")).toMatchObject({ status: "running", turns: 0 })
+          away = false
+          expect(yield* host.recover).toEqual(["left"])
+          expect((yield* host.ended("left")).status).toBe("completed")
+        })
+      )
+    }))
 })
 
 describe("shutting down", () => {

@@ -2,6 +2,7 @@
  * The runs that a host drives: each by one fiber, so many at a time, and what is asked for meanwhile kept for when that
  * one is done. They end with the scope, as `Shutdown` says.
  */
+import { randomUUID } from "node:crypto"
 import * as Cause from "effect/Cause"
 import * as Context from "effect/Context"
 import * as Deferred from "effect/Deferred"
@@ -10,13 +11,17 @@ import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as FiberSet from "effect/FiberSet"
 import * as Semaphore from "effect/Semaphore"
+import type { InvalidLimits } from "../run/Limits.ts"
+import type { Message } from "../run/Message.ts"
 import { isRunExit } from "../run/RunExit.ts"
 import type { RunState } from "../run/RunState.ts"
-import { RunStore, type RunSummary } from "../store/RunStore.ts"
+import { BudgetPool, type BudgetPoolError } from "../store/BudgetPool.ts"
+import { RunStore, type RunStoreError, type RunSummary } from "../store/RunStore.ts"
 import { type Agent, definitionOf } from "./AgentHandle.ts"
 import { ambient } from "./Ambient.ts"
 import { Drain } from "./Drain.ts"
 import * as Live from "./Live.ts"
+import * as PoolClaims from "./PoolClaims.ts"
 import * as Runs from "./Runs.ts"
 
 /** What to do about the runs of a host that is shut down. */
@@ -31,12 +36,30 @@ export interface Shutdown {
   readonly grace?: Duration.Input | undefined
 }
 
+/** A run as its journal says what it is, whoever drives it and wherever. */
+export interface Hosted {
+  readonly runId: string
+  readonly agent: string
+  readonly tags: ReadonlyArray<string>
+}
+
 /** How a host drives runs. */
-export interface Options {
+export interface Options<R = never> {
   /** How many runs are driven at a time. Default 16. */
   readonly concurrency?: number | undefined
   readonly shutdown?: Shutdown | undefined
+  /**
+   * The budget that a run shares with others, such as those of its tenant; its sub-agents' runs spend it too. It is asked
+   * for when a run is started, and each time that this host takes one up: made of what is stored with the run, it is the
+   * same in every process. For `undefined`, and without this, it is the one around the layer, if there is one. A run whose
+   * budget cannot be had is not driven: `start` fails, and a run that is stored stays as it is.
+   */
+  readonly budget?:
+    | ((run: Hosted) => Effect.Effect<BudgetPool["Service"] | undefined, BudgetPoolError | InvalidLimits, R>)
+    | undefined
 }
+
+type Store = RunStore["Service"]
 
 /** An agent of a host. */
 export type Driven = Agent<unknown, never, unknown>
@@ -80,7 +103,7 @@ const finished = (runId: string) => (cause: Cause.Cause<unknown>) => {
 
 /** The drivers of a host, with what is around it: nothing that stands around one of its calls belongs to a run. */
 export const make = Effect.fnUntraced(function* <R>(
-  { concurrency = 16, shutdown = {} }: Options,
+  { budget, concurrency = 16, shutdown = {} }: Options<R>,
   context: Context.Context<R | RunStore>
 ) {
   const store = Context.get(context, RunStore)
@@ -96,6 +119,20 @@ export const make = Effect.fnUntraced(function* <R>(
       Context.add(Context.add(context, Drain, drain), RunStore, given)
     )
 
+  /** Does something for a run with the budget that it shares. */
+  const within = <A, E>(
+    run: Hosted,
+    effect: Effect.Effect<A, E, unknown>
+  ): Effect.Effect<A, E | RunStoreError | InvalidLimits> =>
+    budget === undefined
+      ? ambient(effect)
+      : ambient(budget(run)).pipe(
+          Effect.catchTag("BudgetPoolError", (error) => Effect.fail(PoolClaims.stopped(run.runId)(error))),
+          Effect.flatMap((pool) =>
+            pool === undefined ? ambient(effect) : Effect.provideService(ambient(effect), BudgetPool, pool)
+          )
+        )
+
   const isLeaving = Effect.sync(() => Deferred.isDoneUnsafe(drain))
 
   /** Drives a run until it stops; says whether it could not, because somebody else is still on the way out of it. */
@@ -106,13 +143,14 @@ export const make = Effect.fnUntraced(function* <R>(
       if (!isWanted(driver.how, summary)) return false
       driver.from = summary.seq
       const { options } = driver.how
+      const { agent: name, tags = [] } = summary
       const around = {
         // A stream costs more than a whole reply, and shows nothing where nobody looks.
         isStreamed: () => live.isAttached(runId),
         watcher: live.watcher,
         isWanted: (run: RunState) => isWanted(driver.how, run)
       }
-      yield* ambient(Runs.resume(definitionOf(agent), runId, options, around))
+      yield* within({ runId, agent: name, tags }, Runs.resume(definitionOf(agent), runId, options, around))
       return false
     }).pipe(
       Effect.catchTag("RunBusy", () =>
@@ -188,7 +226,20 @@ export const make = Effect.fnUntraced(function* <R>(
   )
 
   return {
-    here,
+    /** Stores a run with what is around the host, by way of the store that whoever asks for it sees. */
+    create: (
+      agent: Driven,
+      input: string | ReadonlyArray<Message>,
+      options: Runs.RunOptions,
+      given: Store
+    ) => {
+      const definition = definitionOf(agent)
+      if (budget === undefined) return here(Runs.create(definition, input, options), given)
+      // Whoever is asked for its budget is told its id.
+      const { runId = randomUUID(), tags = [] } = options
+      const created = Runs.create(definition, input, { ...options, runId })
+      return here(within({ runId, agent: definition.name, tags }, created), given)
+    },
     /** The stored events of a run, with what is said between them while it is driven here. */
     among: live.among,
     /** Whether a run is driven here, or waits for its turn. */

@@ -37,7 +37,7 @@ const oldKeyOf = ({ runId, seq }: Pick<RunState, "runId" | "seq">): string => `$
 const expected = ({ costUsd, usage }: Estimate) => ({ usd: costUsd, tokens: Money.tokensOf(usage) })
 
 /** A pool that cannot be reached stops a run as its store does: nothing is granted, and nothing is lost. */
-const stopped =
+export const stopped =
   (runId: string) =>
   ({ cause, kind, message }: BudgetPoolError): RunStoreError =>
     new RunStoreError({ runId, kind, problem: message, ...(cause === undefined ? undefined : { cause }) })

@@ -3,7 +3,6 @@ import { MemoryBudgetPool } from "checkrein/store"
 import { Effect } from "effect"
 import { analyst } from "./analyst.ts"
 
-// SqlBudgetPool.layer takes the same, and shares it among all processes that reach the database.
 const TeamBudget = MemoryBudgetPool.layer("team-a", { usd: 0.1, toolCalls: 1_000, reserve: { usd: 0.01 } })
 
 export const allAtOnce = Effect.forEach(
