@@ -2,6 +2,7 @@
  * What a run lets its sub-agents use: a part of what it has left, held until the child has ended, so that several
  * children at a time cannot spend the same money.
  */
+import * as Deadline from "../run/Deadline.ts"
 import type { Limits } from "../run/Limits.ts"
 import * as Money from "../run/Money.ts"
 import type { PendingCall, RunState } from "../run/RunState.ts"
@@ -43,45 +44,64 @@ export const hold = (state: RunState, { purpose }: PendingCall, waiting: number)
   }
 }
 
+/** How long before its call is over a child ends by itself, in milliseconds: so that it says what it has found. */
+const marginMs = (leftMs: number): number => Math.min(1_000, leftMs / 10)
+
 /**
- * What the child of this call may use in all. What it has used and its parent has not heard of comes out of what is held
- * for it: that is what the parent has left by its own books.
+ * What the child of this call may use. What it has used and its parent has not heard of comes out of what is held for it:
+ * that is what the parent has left by its own books. `leftMs` is the time that the call has left.
  */
-export const of = ({ limits, pending }: RunState, callId: string): Allowance => {
+export const of = ({ limits, pending }: RunState, callId: string, leftMs: () => number): Allowance => {
   const hold = limits.money === "hold"
+  const timeLeftMs = () => {
+    const left = Math.max(0, leftMs())
+    return left === Number.POSITIVE_INFINITY ? left : Math.floor(left - marginMs(left))
+  }
   const call = pending.find((each) => each.callId === callId)
-  if (call === undefined) return { hold }
+  if (call === undefined) return { hold, timeLeftMs }
   const { childCostUsd = 0, childTokens = 0, holdTokens, holdUsd } = call
   return {
     usd: holdUsd === undefined ? undefined : Money.add(childCostUsd, holdUsd),
     tokens: holdTokens === undefined ? undefined : childTokens + holdTokens,
-    hold
+    hold,
+    timeLeftMs
   }
 }
 
 /**
- * The limits of a child that is taken up again. Money and tokens are allowed anew: what the parent has left may be more or
- * less by now than when the child was started.
+ * The limits of a child that is taken up again at this moment (ISO 8601). Money, tokens and time are allowed anew: what the
+ * parent has left may be more or less by now than when the child was started.
  */
-export const renew = (child: RunState, own: Limits, allowance: Allowance): Limits => {
-  const { money: _money, tokens: _tokens, usd: _usd, ...rest } = child.limits
-  const { money, tokens, usd } = own
+export const renew = (child: RunState, own: Limits, allowance: Allowance, at: string): Limits => {
+  const {
+    deadline: _deadline,
+    money: _money,
+    timeMs: _time,
+    tokens: _tokens,
+    usd: _usd,
+    ...rest
+  } = child.limits
+  const { deadline, money, timeMs, tokens, usd } = own
   const limits = {
     ...rest,
     ...(usd === undefined ? undefined : { usd }),
     ...(tokens === undefined ? undefined : { tokens }),
-    ...(money === undefined ? undefined : { money })
+    ...(money === undefined ? undefined : { money }),
+    ...(timeMs === undefined ? undefined : { timeMs }),
+    ...(deadline === undefined ? undefined : { deadline })
   }
-  return within(limits, allowance)
+  return within(limits, allowance, at, child.elapsedMs)
 }
 
+type Most = { readonly [Name in "usd" | "tokens" | "timeMs"]?: number }
+
 /** The same limits, none of them above `most`; a reserve never exceeds its limit. */
-const lower = (limits: Limits, most: { readonly usd?: number; readonly tokens?: number }): Limits => {
+const lower = (limits: Limits, most: Most): Limits => {
   const least = (a: number | undefined, b: number | undefined) =>
     a === undefined ? b : b === undefined ? a : Math.min(a, b)
   const lowered: { -readonly [K in keyof Limits]: Limits[K] } = { ...limits }
   const reserve: { -readonly [K in keyof Reserve]: Reserve[K] } = { ...limits.reserve }
-  for (const name of ["usd", "tokens"] as const) {
+  for (const name of ["usd", "tokens", "timeMs"] as const) {
     const limit = least(limits[name], most[name])
     if (limit !== undefined) lowered[name] = limit
     const kept = least(reserve[name], limit)
@@ -90,11 +110,27 @@ const lower = (limits: Limits, most: { readonly usd?: number; readonly tokens?: 
   return limits.reserve === undefined ? lowered : { ...lowered, reserve }
 }
 
-/** Limits of a child's agent, and within them what its parent allows. */
-export const within = (limits: Limits, { hold, tokens, usd }: Allowance): Limits => {
+/**
+ * Limits of a child's agent, and within them what its parent allows at this moment (ISO 8601), after the child has been
+ * driven for so long (milliseconds). A date that comes later than its parent's time is over counts no more.
+ */
+export const within = (
+  limits: Limits,
+  { hold, timeLeftMs, tokens, usd }: Allowance,
+  at: string,
+  elapsedMs = 0
+): Limits => {
+  const leftMs = timeLeftMs()
   const most = {
     ...(usd === undefined ? undefined : { usd }),
-    ...(tokens === undefined ? undefined : { tokens })
+    ...(tokens === undefined ? undefined : { tokens }),
+    ...(leftMs === Number.POSITIVE_INFINITY ? undefined : { timeMs: elapsedMs + leftMs })
   }
-  return { ...lower(limits, most), ...(hold ? { money: "hold" } : undefined) }
+  const own = Deadline.anchor(limits, at, elapsedMs)
+  const { deadline, ...lowered } = lower(own, most)
+  return {
+    ...lowered,
+    ...(deadline === undefined || lowered.timeMs !== own.timeMs ? undefined : { deadline }),
+    ...(hold ? { money: "hold" } : undefined)
+  }
 }

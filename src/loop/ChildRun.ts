@@ -26,12 +26,14 @@ export const useOf = (child: RunState.RunState): ChildUse => {
 }
 
 /**
- * What a parent lets a child use in all: what the parent knows that it has used, and what is held for it beside that.
- * Absent where the parent has no limit.
+ * What a parent lets a child use. Of money and tokens in all: what the parent knows that it has used, and what is held for
+ * it beside that; absent where the parent has no limit.
  */
 export interface Allowance {
   readonly usd?: number | undefined
   readonly tokens?: number | undefined
+  /** How long the child may be driven from now on, in milliseconds; `Infinity` without a limit. */
+  readonly timeLeftMs: () => number
   /** Whether the parent holds the worst case of each model call: then its children do so, too. */
   readonly hold: boolean
 }

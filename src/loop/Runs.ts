@@ -3,6 +3,7 @@
  */
 import { randomUUID } from "node:crypto"
 import * as LanguageModel from "effect/ai/LanguageModel"
+import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Equal from "effect/Equal"
 import * as Option from "effect/Option"
@@ -147,6 +148,9 @@ const transcriptOf = Effect.fnUntraced(function* (runId: string) {
 const sharesMoney = (job: Job) =>
   Effect.match(PoolClaims.ofMoney(job), { onFailure: () => true, onSuccess: (pool) => pool !== undefined })
 
+/** The date, as ISO 8601. */
+const now = Effect.map(Clock.currentTimeMillis, (ms) => new Date(ms).toISOString())
+
 /** What is known of a run before its first event, and its agent made ready. */
 const opening = Effect.fnUntraced(function* (
   definition: Definition,
@@ -157,7 +161,7 @@ const opening = Effect.fnUntraced(function* (
 ) {
   const own = yield* limitsOf(definition, options.limits)
   const { allowance } = around
-  const limits = allowance === undefined ? own : Allowances.within(own, allowance)
+  const limits = allowance === undefined ? own : Allowances.within(own, allowance, yield* now)
   const job = yield* ready(definition, around, limits)
   const earlier = options.after === undefined ? [] : yield* transcriptOf(options.after)
   const system: ReadonlyArray<Message> =
@@ -184,7 +188,8 @@ const changedLimits = Effect.fnUntraced(function* (
   allowance: Allowance | undefined
 ) {
   let changed: Limits
-  if (allowance !== undefined) changed = Allowances.renew(state, yield* limitsOf(definition), allowance)
+  if (allowance !== undefined)
+    changed = Allowances.renew(state, yield* limitsOf(definition), allowance, yield* now)
   else if (limits === undefined) return undefined
   else changed = yield* Effect.fromResult(fromInput(override(toInput(state.limits), limits)))
   // In the form in which a user writes them, where a run that ends by a date has no time beside it.

@@ -155,7 +155,7 @@ const attempt = (
     evidence: (item) => Effect.sync(() => EvidenceNotes.add(notes, item))
   }
   const link: ChildLink = {
-    allowance: Allowances.of(journal.state(), callId),
+    allowance: Allowances.of(journal.state(), callId, () => deadline - journal.nowMs()),
     charge: (use) => {
       onDesk.child = use
     }

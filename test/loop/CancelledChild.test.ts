@@ -6,6 +6,7 @@ import { describe, expect } from "@effect/vitest"
 import * as Tool from "effect/ai/Tool"
 import * as Toolkit from "effect/ai/Toolkit"
 import * as Deferred from "effect/Deferred"
+import type * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
@@ -41,8 +42,11 @@ interface Options {
   readonly found?: () => ToolPolicy.Outcome
 }
 
-/** An agent with a tool that takes for ever to pay, one that takes for ever to read, and one that asks first. */
-const payer = (bot: Model, found?: () => ToolPolicy.Outcome) => {
+/**
+ * An agent with a tool that takes for ever to pay, one that takes for ever to read, and one that asks first. The first two
+ * take so long to end when they are interrupted.
+ */
+const payer = (bot: Model, found?: () => ToolPolicy.Outcome, cleaningUp: Duration.Input = 0) => {
   let started: Deferred.Deferred<void> = Deferred.makeUnsafe()
   const ran: Array<string> = []
   const pay = writer("pay")
@@ -55,7 +59,7 @@ const payer = (bot: Model, found?: () => ToolPolicy.Outcome) => {
     Effect.suspend(() => {
       ran.push(name)
       Deferred.doneUnsafe(started, Effect.void)
-      return Effect.never
+      return Effect.onInterrupt(Effect.never, () => Effect.sleep(cleaningUp))
     })
   const agent = Agent.make("payer", { toolkit: tools }).pipe(
     Agent.provide(
@@ -207,19 +211,26 @@ describe("a child that is cancelled in the middle of a call that may have happen
 })
 
 describe("a child that its parent cuts off in the middle of a call that may have happened", () => {
-  const limits = [
-    ["a tool timeout", { policy: { toolTimeout: "10 seconds" } }, "OutcomeUnknown"],
-    ["its deadline", { limits: { time: "10 seconds" } }, "BudgetExceeded"]
+  const late = { detail: "run r was stopped" }
+  const itself = { reason: "unknown_outcome" }
+  const timeout = { policy: { toolTimeout: "10 seconds" } } as const
+  const deadline = { limits: { time: "10 seconds" } } as const
+  // A child has less time than its parent, and may need more than that to clean up.
+  const cases = [
+    ["a tool timeout", timeout, 0, itself, "OutcomeUnknown"],
+    ["its deadline", deadline, 0, itself, "OutcomeUnknown"],
+    ["a tool timeout, while it cleans up", timeout, "3 seconds", late, "OutcomeUnknown"],
+    ["its deadline, while it cleans up", deadline, "3 seconds", late, "BudgetExceeded"]
   ] as const
 
-  for (const [name, options, tag] of limits) {
+  for (const [name, options, cleaningUp, ended, tag] of cases) {
     check(`by ${name}: is not told to have failed, and goes on once that is found out`, function* () {
-      const { agent, ran } = payer(paying())
+      const { agent, ran } = payer(paying(), undefined, cleaningUp)
       const { agent: top, bot } = above("top", agent, options)
       const { exit } = yield* withTime(finish(Agent.run(top, "go", { runId: "r" })))
       expectTag(exit, tag)
       expect(exit.run.messages.filter(({ role }) => role === "tool")).toEqual([])
-      expect(yield* summary("r/c")).toMatchObject({ detail: "run r was stopped" })
+      expect(yield* summary("r/c")).toMatchObject(ended)
       const more = { limits: { time: "1 hour" } }
       const { calls } = expectTag((yield* resume(top, more)).exit, "OutcomeUnknown")
       expect(calls).toMatchObject([{ runId: "r/c", callId: "p" }])

@@ -4,6 +4,7 @@ import * as Toolkit from "effect/ai/Toolkit"
 import * as Cause from "effect/Cause"
 import * as Context from "effect/Context"
 import * as Deferred from "effect/Deferred"
+import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
@@ -11,6 +12,7 @@ import * as Schema from "effect/Schema"
 import * as TestClock from "effect/testing/TestClock"
 import {
   Agent,
+  CurrentCall,
   type Limits,
   MemoryRunStore,
   PriceBook,
@@ -873,11 +875,12 @@ describe("one Stop for the tree", () => {
     const { exit } = yield* withTime(run(lead))
     expectTag(exit, "Completed")
     expect(ended).toBe(1)
-    expect(resultOf(exit, "c").ok).toBe(false)
-    expect(yield* summary("r/c")).toMatchObject({
-      status: "interrupted",
-      reason: "cancelled"
+    expect(resultOf(exit, "c")).toMatchObject({
+      ok: false,
+      content:
+        "helper ended without an answer: used 9000 ms of a limit of 9000 ms. What it had found: read: read 1 done"
     })
+    expect(yield* summary("r/c")).toMatchObject({ status: "budget_exceeded", reason: "max_budget" })
     expect(nano(exit.run.costUsd)).toBe(2 * perTurn.lead + 2 * perTurn.helper)
     yield* expectRolledUp("r", ["r/c"])
   })
@@ -914,20 +917,139 @@ describe("one Stop for the tree", () => {
     yield* expectRolledUp("r", ["r/c"])
   })
 
-  check("the parent's deadline stops the child and its tool", function* () {
-    let ended = 0
+  check("what ignores its interruption is waited for beyond the parent's deadline", function* () {
     const { lead } = family({
       lead: asksOnce(),
       helper: model([call("slow", "b", "2"), Scripted.text("helped")], "helper"),
       limits: { time: "10 seconds" },
+      slow: () => Effect.uninterruptible(Effect.as(Effect.sleep("12 seconds"), "at last"))
+    })
+    const { exit } = yield* withTime(run(lead))
+    expect(expectTag(exit, "BudgetExceeded").resource).toBe("time")
+    expect((yield* summary("r/c")).status).not.toBe("running")
+    yield* expectRolledUp("r", ["r/c"])
+  })
+})
+
+describe("the time that its parent has left", () => {
+  const endless = () => model((n: number) => call("slow", `b${n}`, `${n}`), "helper")
+  const second = () => Effect.as(Effect.sleep("1 second"), "a clue")
+
+  check("ends a child that then tells what it had found, and the parent goes on with that", function* () {
+    let ended = 0
+    const { lead } = family({
+      lead: asksOnce(),
+      helper: model([call("read", "a", "1"), call("slow", "b", "2"), Scripted.text("helped")], "helper"),
+      limits: { time: "10 seconds" },
       slow: () => Effect.onInterrupt(Effect.never, () => Effect.sync(() => ended++))
     })
     const { exit } = yield* withTime(run(lead))
-    const { resource } = expectTag(exit, "BudgetExceeded")
-    expect(resource).toBe("time")
+    expect(expectTag(exit, "Completed").output).toBe("all done")
     expect(ended).toBe(1)
-    expect((yield* summary("r/c")).status).not.toBe("running")
+    expect(resultOf(exit, "c")).toMatchObject({
+      ok: false,
+      content:
+        "helper ended without an answer: used 9000 ms of a limit of 9000 ms. What it had found: read: read 1 done"
+    })
+    expect(yield* summary("r/c")).toMatchObject({
+      status: "budget_exceeded",
+      detail: "used 9000 ms of a limit of 9000 ms"
+    })
     yield* expectRolledUp("r", ["r/c"])
+  })
+
+  check("is that before the parent's reserve", function* () {
+    const { lead } = family({
+      lead: asksOnce(),
+      helper: endless(),
+      limits: { time: "30 seconds", reserve: { time: "20 seconds" } },
+      helperLimits: { turns: 50 },
+      helperPolicy: { repetition: "off" },
+      slow: second
+    })
+    const { exit } = yield* withTime(run(lead))
+    expect(resultOf(exit, "c").content).toMatch(
+      /^helper ended without an answer: used \d+ ms of a limit of 9000 ms. What it had found: .*slow: a clue/
+    )
+    expect(exit.run.elapsedMs).toBeLessThan(10_000)
+  })
+
+  check("is what a tool of the child, and of a child of that, sees", function* () {
+    const seen: Array<number> = []
+    const Look = reader("look")
+    const tools = Toolkit.make(Look)
+    const bottom = Agent.make("bottom", { toolkit: tools }).pipe(
+      Agent.provide(
+        tools.toLayer({
+          look: () =>
+            Effect.gen(function* () {
+              const { timeLeft } = yield* CurrentCall.CurrentCall
+              const left = yield* timeLeft
+              seen.push(left._tag === "Some" ? Duration.toMillis(left.value) : Number.POSITIVE_INFINITY)
+              return "seen"
+            })
+        })
+      ),
+      Agent.provide(model([call("look", "l"), Scripted.text("ok")], "bottom").layer)
+    )
+    const askBottom = Agent.asTool(bottom, { name: "help", description: "Asks." })
+    const middle = Agent.make("middle", { toolkit: Toolkit.make(askBottom.tool) }).pipe(
+      Agent.provide(askBottom.layer),
+      Agent.provide(model([help("m"), Scripted.text("ok")], "middle").layer)
+    )
+    const askMiddle = Agent.asTool(middle, { name: "help", description: "Asks." })
+    const top = Agent.make("top", {
+      toolkit: Toolkit.make(askMiddle.tool),
+      limits: { time: "1 minute" }
+    }).pipe(
+      Agent.provide(askMiddle.layer),
+      Agent.provide(model([help("c"), Scripted.text("ok")], "top").layer)
+    )
+    expectTag((yield* run(top)).exit, "Completed")
+    expect(seen).toEqual([58_000])
+  })
+
+  check("keeps a child from a wait that would pass it", function* () {
+    const { lead } = family({
+      lead: asksOnce(),
+      helper: model([Scripted.fail(429, { retryAfter: "60" }), Scripted.text("helped")], "helper"),
+      limits: { time: "10 seconds" },
+      helperPolicy: { modelRetries: 3 }
+    })
+    const { exit } = yield* withTime(run(lead))
+    expect(exit.run.elapsedMs).toBeLessThan(1000)
+    const child = yield* journal("r/c")
+    expect(of(child, "turn_failed")[0]?.retryInMs).toBeUndefined()
+  })
+
+  check("is what it has left when both are taken up again", function* () {
+    const { lead } = family({
+      lead: asksOnce(),
+      helper: model([call("ask", "b", "2"), call("slow", "s", "1"), Scripted.text("helped")], "helper"),
+      limits: { time: "10 seconds" },
+      slow: second
+    })
+    const { exit } = yield* withTime(run(lead))
+    const { calls } = expectTag(exit, "ApprovalRequired")
+    expect(of(yield* journal("r/c"), "run_started")).toMatchObject([{ limits: { timeMs: 9000 } }])
+    yield* Agent.decide(calls[0], Agent.approve())
+    const again = yield* withTime(resume(lead, { limits: { time: "1 minute" } }))
+    expectTag(again.exit, "Completed")
+    expect(resultOf(again.exit, "c").content).toBe("helped")
+    expect(of(yield* journal("r/c"), "limits_changed")).toMatchObject([{ limits: { timeMs: 59_000 } }])
+  })
+
+  check("leaves a shorter limit of the child's own as it is", function* () {
+    const { lead } = family({
+      lead: asksOnce(),
+      helper: endless(),
+      limits: { time: "1 minute" },
+      helperLimits: { time: "3 seconds" },
+      helperPolicy: { repetition: "off" },
+      slow: second
+    })
+    yield* withTime(run(lead))
+    expect((yield* summary("r/c")).detail).toMatch(/of a limit of 3000 ms$/)
   })
 })
 
