@@ -60,6 +60,7 @@ export type { PolicyInput, ToolErrors } from "./loop/Policy.ts"
 export {
   AgentMismatch,
   HoldUnavailable,
+  NoBudgetPool,
   NoModel,
   OutputMismatch,
   type Refused,

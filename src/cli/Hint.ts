@@ -5,7 +5,7 @@
 import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import { HoldUnavailable, NoModel, UnpricedModel } from "../loop/Refused.ts"
+import { HoldUnavailable, NoBudgetPool, NoModel, UnpricedModel } from "../loop/Refused.ts"
 import { InvalidLimits } from "../run/Limits.ts"
 import * as LimitFlags from "./LimitFlags.ts"
 import { CommandFailed, sentenceOf, UsageError } from "./Output.ts"
@@ -33,6 +33,9 @@ const unheld = ({ problem }: HoldUnavailable, { agent }: Given): string =>
     ? "the worst case of a model call is not known, so it cannot be held: set LLM_MAX_OUTPUT_TOKENS, the most tokens that a reply may have"
     : `the worst case of a model call is not known, so it cannot be held: ${problem} (LLM_MAX_OUTPUT_TOKENS sets maxOutputTokens)`
 
+const noPool = ({ pool, runId }: NoBudgetPool): string =>
+  `run ${runId} spends from the budget pool ${pool}: give a module with --agent whose \`layer\` provides a BudgetPool, that one or another`
+
 // The compiler says so before, but not of an agent whose module was loaded by its name: effect's own words, and ours.
 const lacks = /^(?:Service not found: |no handler of )/
 
@@ -45,6 +48,7 @@ export const hint =
     if (error instanceof UnpricedModel && error.model !== undefined)
       return failed(unpriced(error.model, given))
     if (error instanceof HoldUnavailable) return failed(unheld(error, given))
+    if (error instanceof NoBudgetPool) return failed(noPool(error))
     if (error instanceof InvalidLimits && Object.keys(LimitFlags.toLimits(given)).length > 0)
       return new UsageError({ message: error.message })
     return Option.isSome(given.agent) && error instanceof Error && lacks.test(error.message)

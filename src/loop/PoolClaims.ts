@@ -122,6 +122,15 @@ export const lastOf = (events: ReadonlyArray<RunEvent>): LastAttempt | undefined
   return undefined
 }
 
+/** The pool that a run spends from by its journal, which may be of a time before that was said. */
+export const poolOf = (
+  events: ReadonlyArray<RunEvent>,
+  last: LastAttempt | undefined
+): string | undefined => {
+  const [first] = events
+  return last?.pool ?? (first?.type === "run_started" ? first.pool : undefined)
+}
+
 /**
  * Settles the last attempt of a run whose driver is gone: it may have died between writing down what that used and telling
  * it to the budget. By what the run says, and at its estimate if nothing of it ever came back. If it was settled before

@@ -37,6 +37,19 @@ export class UnpricedModel extends Schema.TaggedError<UnpricedModel>()("Unpriced
   }
 }
 
+/**
+ * The run spends from a shared budget, and where it is taken up there is none: what it used would be counted nowhere.
+ * `pool` is the one that its journal names last; another one will do.
+ */
+export class NoBudgetPool extends Schema.TaggedError<NoBudgetPool>()("NoBudgetPool", {
+  runId: Schema.String,
+  pool: Schema.String
+}) {
+  override get message(): string {
+    return `run ${this.runId} spends from the budget pool ${this.pool}, and there is none here: provide a BudgetPool, that one or another, around what takes the run up or with Agent.provide`
+  }
+}
+
 /** The worst case of a model call is to be held (`money: "hold"`), and nothing says what it is. */
 export class HoldUnavailable extends Schema.TaggedError<HoldUnavailable>()("HoldUnavailable", {
   agent: Schema.String,
@@ -83,6 +96,7 @@ const kinds = [
   NoModel,
   UnpricedModel,
   HoldUnavailable,
+  NoBudgetPool,
   AgentMismatch,
   RunNotCompleted,
   OutputMismatch,

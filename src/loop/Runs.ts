@@ -41,6 +41,7 @@ import * as PoolClaims from "./PoolClaims.ts"
 import {
   AgentMismatch,
   HoldUnavailable,
+  NoBudgetPool,
   NoModel,
   type Refused,
   RunNotCompleted,
@@ -200,10 +201,15 @@ const changedLimits = Effect.fnUntraced(function* (
 interface Found {
   readonly state: RunState
   readonly last?: PoolClaims.LastAttempt | undefined
+  /** The shared budget that it spends from. */
+  readonly pool?: string | undefined
 }
 
 // Not the journal itself, which would stay in memory as long as the run is driven.
-const found = ({ events, state }: Stored): Found => ({ state, last: PoolClaims.lastOf(events) })
+const found = ({ events, state }: Stored): Found => {
+  const last = PoolClaims.lastOf(events)
+  return { state, last, pool: PoolClaims.poolOf(events, last) }
+}
 
 /** Whether there is something to find out about calls of unknown outcome, or somebody has. */
 const canSettle = Effect.fnUntraced(function* (state: RunState) {
@@ -214,7 +220,7 @@ const canSettle = Effect.fnUntraced(function* (state: RunState) {
 const takeUp = Effect.fnUntraced(function* (
   lease: Lease,
   definition: Definition,
-  { last, state }: Found,
+  { last, pool, state }: Found,
   { force = false, limits, message }: ResumeOptions,
   around: Surroundings,
   sent: number
@@ -239,6 +245,8 @@ const takeUp = Effect.fnUntraced(function* (
   }
   const changed = yield* changedLimits(definition, state, limits, around.allowance)
   const job = yield* ready(definition, around, changed ?? state.limits)
+  if (pool !== undefined && job.pool === undefined)
+    return yield* new NoBudgetPool({ runId: state.runId, pool })
   const withParent = parent !== undefined
   const resumption = { last, limits: changed, message, sent, withParent }
   return yield* Session.resume(job, state, resumption, lease, around.watcher)

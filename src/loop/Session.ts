@@ -76,6 +76,7 @@ const begin = Effect.fnUntraced(function* (
     ...(job.contract === undefined ? undefined : { contract: job.contract.inJournal() }),
     ...(parent === undefined ? undefined : { parent }),
     ...(tags === undefined ? undefined : { tags }),
+    ...(job.pool === undefined ? undefined : { pool: job.pool.pool }),
     ...(after === undefined ? undefined : { after })
   })
   return journal

@@ -166,6 +166,7 @@ const RunStarted = event("run_started", {
   contract: Schema.optionalKey(Contract),
   parent: Schema.optionalKey(Parent),
   after: Schema.optionalKey(Schema.String),
+  pool: Schema.optionalKey(Schema.String),
   tags: Schema.optionalKey(Schema.Array(Schema.String))
 })
 

@@ -27,7 +27,9 @@ import {
   crashing,
   expectTag,
   finish,
+  guarded,
   journal,
+  model,
   of,
   reader,
   results,
@@ -529,7 +531,7 @@ check(
     const error = yield* Effect.provide(Effect.flip(Agent.run(agent, "go", { runId: "r" })), broken)
     expect(error).toMatchObject({ _tag: "RunStoreError", kind: "unavailable", runId: "r" })
     expect(ran).toEqual([])
-    const { exit } = yield* finish(Agent.resume(agent, "r"))
+    const { exit } = yield* withPool({ usd: 1 })(finish(Agent.resume(agent, "r")))
     expectTag(exit, "Completed")
     expect(ran).toEqual(["0"])
   }
@@ -551,8 +553,74 @@ for (const what of ["claimCall", "hold", "settle"] as const) {
       const error = yield* Effect.provide(Effect.flip(Agent.run(agent, "go", { runId: "r" })), broken)
       expect(error).toMatchObject({ _tag: "RunStoreError", kind: "unavailable", runId: "r" })
       expect(of(yield* journal("r"), "run_stopped")).toEqual([])
-      const { exit } = yield* finish(Agent.resume(agent, "r"))
+      const { exit } = yield* withPool({ usd: 1 })(finish(Agent.resume(agent, "r")))
       expectTag(exit, "Completed")
     }
   )
 }
+
+describe("a run that spends from a pool, where there is none", () => {
+  const agent = (ran?: Array<string>) => agentOf([...reads(2), Scripted.text("done")], ran)
+  type Step = Effect.Effect<unknown, unknown, RunStore.RunStore>
+  const killed = (type: RunEvent.RunEvent["type"]): Step =>
+    Effect.exit(
+      crashing(Agent.run(agent(), "go", { runId: "r" }), { before: (event) => event.type === type })
+    )
+
+  const stages: ReadonlyArray<readonly [name: string, until: Step]> = [
+    ["has only been stored", Agent.create(agent(), "go", { runId: "r" })],
+    ["was killed in its first model call", killed("turn")],
+    ["was killed in a tool call", killed("tool_result")],
+    ["has stopped at a limit", Effect.exit(Agent.run(agent(), "go", { runId: "r", limits: { turns: 1 } }))]
+  ]
+  for (const [name, until] of stages) {
+    check(`and ${name}, is refused before it spends anything, and goes on with any pool`, function* () {
+      yield* withPool({ usd: 1 })(until)
+      const before = yield* journal("r")
+      const ran: Array<string> = []
+      const limits = { turns: 9 }
+      for (const taken of [
+        Agent.resume(agent(ran), "r", { limits }),
+        Agent.run(agent(ran), "go", { runId: "r", limits })
+      ]) {
+        const refused = yield* Effect.flip(taken)
+        expect(refused).toMatchObject({ _tag: "NoBudgetPool", runId: "r", pool: "team" })
+        expect(refused.message).toContain("provide a BudgetPool, that one or another")
+      }
+      expect(ran).toEqual([])
+      expect(yield* journal("r")).toEqual(before)
+      const july = MemoryBudgetPool.layer("july", { usd: 1 })
+      const used = Effect.gen(function* () {
+        expectTag((yield* finish(Agent.resume(agent(ran), "r", { limits }))).exit, "Completed")
+        return (yield* status).used
+      })
+      expect((yield* Effect.provide(used, july)).turns).toBeGreaterThan(0)
+    })
+  }
+
+  check("is refused also as the run of a sub-agent", function* () {
+    const signing = Toolkit.make(guarded("sign"))
+    const bot = model([Scripted.call("sign", { q: "x" }, { id: "s" }), Scripted.text("signed")], "bot")
+    const helper = Agent.make("helper", { toolkit: signing }).pipe(
+      Agent.provide(signing.toLayer({ sign: ({ q }) => Effect.succeed(q) })),
+      Agent.provide(bot.layer)
+    )
+    const lead = (below: typeof helper) => {
+      const ask = Agent.asTool(below, { name: "ask", description: "Asks." })
+      const lines = [Scripted.call("ask", { task: "sign" }, { id: "c" }), Scripted.text("done")]
+      return Agent.make("lead", { toolkit: Toolkit.make(ask.tool) }).pipe(
+        Agent.provide(Layer.merge(ask.layer, Scripted.layer(Scripted.make("lead", lines), { usage })))
+      )
+    }
+    const team = Layer.orDie(MemoryBudgetPool.layer("team", { turns: 9 }))
+    const paid = helper.pipe(Agent.provide(team))
+    const { exit } = yield* finish(Agent.run(lead(paid), "go", { runId: "r" }))
+    const { calls } = expectTag(exit, "ApprovalRequired")
+    yield* Agent.decide(calls[0], Agent.approve())
+    const before = yield* journal("r/c")
+    yield* Effect.exit(Agent.resume(lead(helper), "r"))
+    expect(bot.requests).toHaveLength(1)
+    expect(of(yield* journal("r/c"), "run_resumed")).toEqual(of(before, "run_resumed"))
+    expect(JSON.stringify(yield* journal("r"))).toContain("budget pool team")
+  })
+})
