@@ -243,7 +243,9 @@ export const drive = Effect.fnUntraced(function* (job: Job, journal: Journal) {
       )
     }),
     Effect.onExit((exit) => {
-      if (Exit.isSuccess(exit) || !Cause.hasInterrupts(exit.cause) || hasStopped()) return Effect.void
+      if (Exit.isSuccess(exit) || !Cause.hasInterrupts(exit.cause)) return Effect.void
+      // The last event may be decided on and not stored yet.
+      if (hasStopped()) return journal.commit()
       cutOff(job, journal, desk)
       const reason = Cancel.reasonOf(exit.cause)
       if (reason === undefined && isRequested(drain)) return journal.commit()

@@ -19,6 +19,10 @@ export const mostFruitless = 3
 const isFruitless = ({ calls, finish, message, note }: Of<"turn">): boolean =>
   finish === "content_filter" || (note !== undefined && calls.length === 0 && textOf(message).trim() === "")
 
+/** Whether a provider that paused has the model go on, in the middle of an answer. */
+const pauses = (draft: Draft, { calls, finish }: Of<"turn">): boolean =>
+  finish === "pause" && calls.length === 0 && draft.unfinished !== undefined
+
 /** A reply goes on with the text that was cut off before it, is itself cut off, brings nothing, or begins anew. */
 export const hear = (draft: Draft, event: Of<"turn">): void => {
   const filtered = event.finish === "content_filter"
@@ -27,9 +31,10 @@ export const hear = (draft: Draft, event: Of<"turn">): void => {
     const { filtered: before, replies } = draft.fruitless ?? { filtered: 0, replies: 0 }
     draft.fruitless = { replies: replies + 1, filtered: before + (filtered ? 1 : 0) }
   } else delete draft.fruitless
-  if (event.answers || event.cutOff === true) {
+  const goesOn = event.cutOff === true || pauses(draft, event)
+  if (event.answers || goesOn) {
     const text = `${draft.unfinished ?? ""}${textOf(event.message)}`
-    if (event.cutOff === true) {
+    if (goesOn) {
       draft.unfinished = text
       return
     }

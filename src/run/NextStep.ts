@@ -165,8 +165,9 @@ const fruitless = (state: RunState, elapsedMs: number): Step | undefined => {
 
 /**
  * What to do next, in this order: settle, unknown outcomes, limits and stop conditions, pending calls, people,
- * repetition, replies that bring nothing, the model. `elapsedMs` is the time that the run has been driven so far, in milliseconds, and `at` the date
- * (ISO 8601) by which approvals expire; without it, that of the last event.
+ * repetition, replies that bring nothing, a reserve that the next turn would reach into, the model. `elapsedMs` is the
+ * time that the run has been driven so far, in milliseconds, and `at` the date (ISO 8601) by which approvals expire;
+ * without it, that of the last event.
  *
  * @example
  * ```ts

@@ -51,9 +51,8 @@ export class MaxTurnsExceeded extends Schema.TaggedError<MaxTurnsExceeded>()("Ma
 }
 
 /**
- * Money (USD), tokens, tool calls or time (ms) ran out: `used` of `limit`, of a shared budget as of when the run was refused
- * more. Resume with a higher limit, or, if a shared budget was used up
- * (`run.exhausted.pool`), once that has more.
+ * Money (USD), tokens, tool calls or time (ms) ran out: `used` of `limit`, of a shared budget as of when the run was
+ * refused more. Resume with a higher limit, or, if a shared budget was used up (`run.exhausted.pool`), once that has more.
  */
 export class BudgetExceeded extends Schema.TaggedError<BudgetExceeded>()("BudgetExceeded", {
   ...run,

@@ -11,6 +11,8 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
+import * as Scheduler from "effect/Scheduler"
 import * as Schema from "effect/Schema"
 import * as Stream from "effect/Stream"
 import { TestClock } from "effect/testing"
@@ -93,6 +95,30 @@ describe("a run ends once", () => {
         Effect.provide([handlers(() => Effect.succeed("")), model(Scripted.text("done")), prices])
       )
     })
+  )
+
+  it.effect.each([4, 5, 6, 7, 11])(
+    "what is decided is stored, wherever a Stop comes, in a process that gives others their turn every %i steps",
+    (steps) =>
+      Effect.gen(function* () {
+        const seen = new Set<string>()
+        for (let yields = 0; ; yields++) {
+          const runId = `r${yields}`
+          const fiber = yield* Agent.run(worker, "go", { runId }).pipe(
+            Effect.provideService(Scheduler.MaxOpsBeforeYield, steps),
+            Effect.forkChild
+          )
+          for (let i = 0; i < yields && fiber.pollUnsafe() === undefined; i++) yield* Effect.yieldNow
+          const isOver = fiber.pollUnsafe() !== undefined
+          yield* Fiber.interrupt(fiber)
+          const stored = yield* Effect.option((yield* RunStore.RunStore).summary(runId))
+          seen.add(Option.match(stored, { onNone: () => "not begun", onSome: ({ status }) => status }))
+          if (isOver) break
+        }
+        expect([...seen].sort()).toEqual(["completed", "interrupted", "not begun"])
+      }).pipe(
+        Effect.provide([store, handlers(() => Effect.succeed("")), model(Scripted.text("done")), prices])
+      )
   )
 
   /** What may reach a driver while it stores the last event of its run: everything but an interruption of its fiber. */

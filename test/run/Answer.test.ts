@@ -11,6 +11,7 @@ const says = (text: string): More => ({
 })
 
 const cut: More = { answers: false, cutOff: true, finish: "length", note: "Go on." }
+const paused: More = { answers: false, finish: "pause" }
 const empty: More = { answers: false, note: "It was empty." }
 const filtered: More = { answers: false, finish: "content_filter", note: "It was stopped." }
 
@@ -45,6 +46,12 @@ describe("the answer", () => {
       heard(["One, ", cut], ["two, ", cut], ["three."]),
       "One, two, three."
     ],
+    [
+      "goes on over a pause of the provider",
+      heard(["One, ", cut], ["two, ", paused], ["three."]),
+      "One, two, three."
+    ],
+    ["is what comes after a pause, where nothing was cut off", heard(["I look.", paused], ["One."]), "One."],
     ["goes on after an empty reply", heard(["One, ", cut], ["", empty], ["two."]), "One, two."],
     ["is what comes after a call alone", heard(["I look: ", cut], reads(2), ["Two."]), "Two."],
     [

@@ -973,6 +973,14 @@ const limits: ReadonlyArray<Breach> = [
   ),
   breach(
     7,
+    "the limit of $1 is said to be reached, and there is room",
+    started({ ...reserved, usd: 1, reserve: { ...reserved.reserve, usd: 0.1 } }),
+    ...turn(1, [], { answers: false, note: "Answer." }),
+    handoff(short),
+    stopped("budget_exceeded", "max_budget", { exhausted: { resource: "usd", used: 0.001, limit: 1 } })
+  ),
+  breach(
+    7,
     "the run hands over already",
     started(reserved),
     ...turn(1, [read]),

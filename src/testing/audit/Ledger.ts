@@ -62,6 +62,8 @@ export interface Ledger {
   contract: string | undefined
   limits: Limits.Limits
   phase: Limits.Purpose
+  /** What the last handoff began for. */
+  handsOver: Limits.Exhausted | undefined
   claim: Of<"turn_started"> | undefined
   failedAttempts: number
   turns: number
@@ -98,6 +100,7 @@ export const empty = (runId: string): Ledger => ({
   contract: undefined,
   limits: {},
   phase: "investigate",
+  handsOver: undefined,
   claim: undefined,
   failedAttempts: 0,
   turns: 0,
@@ -320,6 +323,7 @@ const step = (ledger: Ledger, event: RunEvent): void => {
       ledger.failedAttempts = 0
       ledger.fruitless = noReplies
       ledger.phase = "handoff"
+      ledger.handsOver = event.exhausted
       return
     case "run_stopped":
       loseClaim(ledger)

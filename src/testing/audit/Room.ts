@@ -160,11 +160,16 @@ function* refused(before: Ledger, call: Call, event: Of<"tool_result">): Generat
 }
 
 /** A turn like the last one would have reached into what is kept for the handoff, or the handoff began for that. */
-const reaches = ({ last, limits, phase, tokens, usd }: Ledger, resource: Limits.Resource): boolean => {
+const reaches = (
+  { handsOver, last, limits, phase, tokens, usd }: Ledger,
+  resource: Limits.Resource
+): boolean => {
   if ((resource !== "usd" && resource !== "tokens") || keptOf(limits, resource, "investigate") === 0)
     return false
   const after = resource === "usd" ? Money.add(usd, last.usd) : tokens + last.tokens
-  return phase === "handoff" || after > (ceiling(limits, resource, phase) ?? Number.POSITIVE_INFINITY)
+  return phase === "handoff"
+    ? handsOver?.resource === resource && handsOver.pool === undefined
+    : after > (ceiling(limits, resource, phase) ?? Number.POSITIVE_INFINITY)
 }
 
 /** What is said of a limit that is used up: only time may have gone on since it was looked at. */
