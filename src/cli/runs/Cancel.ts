@@ -23,7 +23,14 @@ const isOver = ({ reason, status }: RunSummary): boolean =>
 const untilStopped = Effect.fnUntraced(function* ({ id, reason }: Flags.Cancel, seq: number) {
   const store = yield* RunStore
   const most = yield* StoredRun.deadFor
-  const stops = Stream.runHead(Stream.filter(store.watch(id, seq), ({ type }) => type === "run_stopped"))
+  // One that stops for something else meanwhile, such as a decision, heeds the Stop next.
+  const stops = Stream.runHead(
+    Stream.filter(
+      store.watch(id, seq),
+      (event) =>
+        event.type === "run_stopped" && (event.reason === "cancelled" || event.status !== "interrupted")
+    )
+  )
   const free = Effect.andThen(StoredRun.untilFree(id), Agent.cancel(id, reason))
   const remark = Effect.delay(
     Output.note(

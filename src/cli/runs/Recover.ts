@@ -11,9 +11,12 @@ import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Semaphore from "effect/Semaphore"
 import * as Agent from "../../Agent.ts"
+import { definitionOf } from "../../loop/AgentHandle.ts"
+import * as Runs from "../../loop/Runs.ts"
 import { colorsOn, prettyInTurn } from "../../observe/Pretty.ts"
 import * as RunTrace from "../../observe/RunTrace.ts"
 import { plain } from "../../run/PlainText.ts"
+import type { RunState } from "../../run/RunState.ts"
 import { RunBusy, RunStore, type RunSummary } from "../../store/RunStore.ts"
 import * as AgentOf from "../AgentOf.ts"
 import * as Drive from "../Drive.ts"
@@ -64,7 +67,6 @@ const takingOver = Effect.fnUntraced(function* (
   record: (outcome: Recovery.Outcome) => void
 ) {
   const { agent, model } = input
-  const store = yield* RunStore
   const agentOf = yield* AgentOf.finder(agent)
   const slots = yield* Semaphore.make(input.concurrency)
   const waiting = yield* Effect.cached(
@@ -85,11 +87,15 @@ const takingOver = Effect.fnUntraced(function* (
     Effect.gen(function* () {
       const found = yield* agentOf(run)
       if (!(yield* StoredRun.outlived(run, waiting))) return left(run, elsewhere)
+      // Somebody may have stopped it, until this has the right to drive it.
+      const isWanted = ({ status }: RunState) => {
+        if (status !== "running") left(run, "it has stopped meanwhile")
+        return status === "running"
+      }
       const driving = Effect.gen(function* () {
-        if ((yield* store.summary(run.runId)).status !== "running")
-          return left(run, "it has stopped meanwhile")
         record({ _tag: "Driven", run, module: found.module })
-        yield* Agent.outcome(Agent.resume(found.agent, run.runId, { limits })).pipe(
+        const around = { ...Runs.alone, isWanted }
+        yield* Agent.outcome(Runs.resume(definitionOf(found.agent), run.runId, { limits }, around)).pipe(
           Effect.provide(yield* models[found.standIn])
         )
       })

@@ -1,7 +1,15 @@
 import { existsSync, mkdirSync, writeFileSync } from "node:fs"
 import { DatabaseSync } from "node:sqlite"
+import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
+import * as Layer from "effect/Layer"
+import * as Stream from "effect/Stream"
 import { describe, expect, it } from "vitest"
-import type { RunSummary } from "../../../src/store/RunStore.ts"
+import * as Agent from "../../../src/Agent.ts"
+import * as Journal from "../../../src/loop/Journal.ts"
+import * as Scripted from "../../../src/provider/Scripted.ts"
+import * as NodeSqlite from "../../../src/store/NodeSqlite.ts"
+import { load, RunStore, type RunSummary } from "../../../src/store/RunStore.ts"
 import {
   cli,
   elsewhere,
@@ -79,6 +87,39 @@ describe("checkrein runs cancel", () => {
     expect(await running.ended).toMatchObject({
       code: 3,
       stderr: expect.stringContaining("interrupted (cancelled): cancelled from the command line")
+    })
+  })
+
+  it("waits for its own Stop where the run is about to stop for something else", async () => {
+    const ended = Effect.gen(function* () {
+      yield* Agent.create(Agent.make("asker"), "Go.", {
+        runId: "asks",
+        limits: { turns: 5, time: "1 minute" }
+      })
+      const store = yield* RunStore
+      const lease = yield* store.lease("asks")
+      const { state } = yield* load("asks")
+      const journal = yield* Journal.make({ runId: "asks", agent: "asker", from: state, lease })
+      const stopped = { type: "run_stopped", status: "interrupted", turns: 0, costUsd: 0, tokens: 0 } as const
+      const cancelling = yield* Effect.forkChild(
+        Effect.promise(() => runs("cancel", "asks", "--reason", "enough", "--json"))
+      )
+      yield* Stream.runHead(store.watchInbox("asks", 0))
+      yield* journal.commit({ ...stopped, reason: "approval", detail: "waits for a decision" })
+      // As long as a command may need to see that.
+      yield* Effect.sleep("1 second")
+      yield* journal.commit(
+        { type: "run_resumed", inbox: 1, messages: [] },
+        { ...stopped, reason: "cancelled", detail: "enough" }
+      )
+      return yield* Fiber.join(cancelling)
+    })
+    const nothing = Scripted.layer(Scripted.make("none", []), { usage: "omitted" })
+    const world = Layer.merge(nothing, NodeSqlite.runStore(path("runs.db")))
+    expect(parsed(await Effect.runPromise(Effect.provide(Effect.scoped(ended), world)))).toEqual({
+      runId: "asks",
+      cancelled: true,
+      status: "interrupted"
     })
   })
 

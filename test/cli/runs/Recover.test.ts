@@ -270,4 +270,21 @@ describe("checkrein runs recover", () => {
       `Took over 1 run:\n  run  interrupted (cancelled): wrong one\n    checkrein runs resume run ${module("waiter").join(" ")} ${store.join(" ")}\n`
     )
   })
+
+  it("does not drive a run that somebody has stopped just before it is taken over", async () => {
+    const { file, leave, recover, runs } = scene("overtaken")
+    await leave("overtaken", "run", "Go.")
+    process.env.CHECKREIN_TEST_STORE = file
+    const ended = await recover(...module("overtaken"), "--json")
+    delete process.env.CHECKREIN_TEST_STORE
+    expect(parsed(ended)).toEqual({
+      recovered: [],
+      left: [{ runId: "run", agent: "overtaken", why: "it has stopped meanwhile" }],
+      failed: []
+    })
+    const { runs: listed } = parsed(await runs("list", "--json"))
+    expect(listed).toMatchObject([
+      { status: "interrupted", reason: "cancelled", detail: "not this one", turns: 0 }
+    ])
+  })
 })
