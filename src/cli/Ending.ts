@@ -149,7 +149,7 @@ export const answerOf = ({ result, summary }: RunState): string => {
 
 type Call = RunExit.ApprovalRequired["calls"][number]
 
-/** What a run waits for from people, for a program: the same as in the store's summary of it, which `runs list` prints. */
+/** What a run waits for from people, for a program: the same as in the store's summary, which `runs list` prints, but whole. */
 export const waitingJson = (run: RunState) => ({
   approvals: RunExit.approvalsOf(run),
   unknown: RunExit.unknownOf(run),

@@ -13,17 +13,16 @@ import { apply } from "../run/Apply.ts"
 import { empty, snapshot } from "../run/Draft.ts"
 import { type Body, type Ephemeral, type LiveEvent, type RunEvent, versionOf } from "../run/RunEvent.ts"
 import type * as RunState from "../run/RunState.ts"
-import { approvalsOf, questionOf, unknownOf } from "../run/Waiting.ts"
 import {
   type Durability,
   type Lease,
   RunBusy,
   RunStore,
   RunStoreError,
-  type RunSummary,
   type StaleWriter
 } from "../store/RunStore.ts"
 import { atMost } from "../store/TimeLimit.ts"
+import * as Summary from "./Summary.ts"
 
 /** How long an append may take before the run stops with `RunStoreError`. */
 export const appendTimeout = Duration.seconds(30)
@@ -60,33 +59,6 @@ export interface Journal {
   readonly spent: Spent
   /** Tells watchers something that is not stored. */
   readonly publish: (event: Ephemeral) => void
-}
-
-const summaryOf = (state: RunState.RunState): RunSummary => {
-  const { agent, costUsd, detail, inbox, parent, reason, runId, seq } = state
-  const { startedAt, status, tags, toolCalls, turns, unpriced, updatedAt } = state
-  const waits = state.pending.length > 0
-  const question = waits ? questionOf(state) : undefined
-  return {
-    runId,
-    agent,
-    status,
-    turns,
-    toolCalls,
-    costUsd,
-    seq,
-    inbox,
-    startedAt,
-    updatedAt,
-    approvals: waits ? approvalsOf(state) : [],
-    unknown: waits ? unknownOf(state) : [],
-    ...(unpriced === undefined ? undefined : { unpriced }),
-    ...(parent === undefined ? undefined : { parent }),
-    ...(tags === undefined ? undefined : { tags }),
-    ...(reason === undefined ? undefined : { reason }),
-    ...(detail === undefined ? undefined : { detail }),
-    ...(question === undefined ? undefined : { question })
-  }
 }
 
 /**
@@ -199,7 +171,7 @@ export const make = Effect.fnUntraced(function* (options: Options) {
       runId,
       expected: first.seq,
       events,
-      summary: summaryOf(draft),
+      summary: Summary.of(draft),
       durability
     }
     staged = []

@@ -71,9 +71,21 @@ export class StaleWriter extends Schema.TaggedError<StaleWriter>()("StaleWriter"
 }
 
 /**
+ * A call that waits for a person, as a summary has it. Arguments whose JSON is longer than 4,096 characters are left out:
+ * `argsCut` is then how that text begins, and says how long it is. They are whole in the run's state: see
+ * `RunExit.approvalsOf` and `unknownOf` of the `state` that `load` reads.
+ */
+export const SummarizedCall = Schema.Struct({
+  ...WaitingCall.fields,
+  args: Schema.optionalKey(WaitingCall.fields.args),
+  argsCut: Schema.optionalKey(Schema.String)
+})
+export type SummarizedCall = typeof SummarizedCall.Type
+
+/**
  * What can be known of a run without reading its journal. `seq` is the number of events, `inbox` the number of the last
  * command that its driver has taken in, money in USD, times ISO 8601. `unpriced`: some turn's model has no known price,
- * and counts as free in `costUsd`.
+ * and counts as free in `costUsd`. A summary is short whatever the model has written: texts are cut at 4,096 characters.
  */
 export const RunSummary = Schema.Struct({
   runId: Schema.String,
@@ -91,8 +103,8 @@ export const RunSummary = Schema.Struct({
   startedAt: Schema.String,
   updatedAt: Schema.String,
   tags: Schema.optionalKey(Schema.Array(Schema.String)),
-  approvals: Schema.Array(WaitingCall),
-  unknown: Schema.Array(WaitingCall),
+  approvals: Schema.Array(SummarizedCall),
+  unknown: Schema.Array(SummarizedCall),
   question: Schema.optionalKey(Question)
 })
 export type RunSummary = typeof RunSummary.Type

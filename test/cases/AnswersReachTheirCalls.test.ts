@@ -11,7 +11,6 @@ import * as Schedule from "effect/Schedule"
 import * as Schema from "effect/Schema"
 import * as Stream from "effect/Stream"
 import { Agent, type RunExit, RunHost, RunStore } from "../../src/index.ts"
-import type { WaitingCall } from "../../src/run/RunEvent.ts"
 import {
   acts,
   callIdOf,
@@ -30,7 +29,7 @@ import { carryOut, examples, expectLawful, forAny, journal, of, onEveryStore, su
 const kinds = ["approve", "edit", "reject"] as const
 type Kind = (typeof kinds)[number]
 
-const qOf = ({ args }: WaitingCall): string =>
+const qOf = ({ args }: Pick<RunStore.SummarizedCall, "args">): string =>
   Schema.decodeUnknownSync(Schema.Struct({ q: Schema.String }))(args).q
 
 const decisionOf = (kind: Kind, q: string): Agent.Decision => {

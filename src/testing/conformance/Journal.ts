@@ -251,19 +251,29 @@ export const cases: ReadonlyArray<Case> = [
         args: { path: "x", deep: [1, null] },
         argsDigest: "d"
       }
+      // What a summary has of long arguments, and what one had of them that an earlier version has written.
+      const { args: _, ...rest } = call
+      const long = {
+        ...rest,
+        argsCut: '{"text":"日本語 🐴… (1000000 characters)',
+        problem: "it was too late"
+      }
+      const whole = { ...call, args: { text: "long".repeat(250_000) } }
       const full: Partial<RunSummary> = {
         parent: { runId: "p", callId: "c9" },
         status: "interrupted",
         reason: "approval",
         detail: "waits for a decision",
         unpriced: true,
-        approvals: [call],
-        unknown: [call],
+        approvals: [call, long],
+        unknown: [call, long],
         question: { runId: "a", callId: "c3", text: "which one?" }
       }
       yield* store.append(append("a", 0, 1, full))
       same(yield* store.summary("a"), summary("a", 1, full))
       same(yield* store.list(), [summary("a", 1, full)])
+      yield* store.append(append("b", 0, 1, { approvals: [whole] }))
+      same((yield* store.summary("b")).approvals, [whole])
     })
   ),
 
