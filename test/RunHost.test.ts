@@ -969,6 +969,31 @@ describe("cancel", () => {
     }
   }
 
+  for (const from of ["stopped for a person", "stopped by somebody"] as const) {
+    test(`while a run that was ${from} is about to be resumed does not count for whoever resumes it after that`, () =>
+      Effect.gen(function* () {
+        const { done, handlers } = yield* workshop
+        const asks = Scripted.call("delete", { q: "a" }, { id: "d" })
+        const agent = agentOf("a", [asks, Scripted.text("done")], handlers)
+        const { gate, reached, slow, store } = yield* taking
+        yield* Effect.exit(Agent.run(agent, "go", { runId: "r" }))
+        yield* Agent.decide({ runId: "r", callId: "d" }, Agent.approve())
+        if (from === "stopped by somebody") yield* Agent.cancel("r", "not yet")
+        const inside = withHost([agent], {}, (host) =>
+          Effect.gen(function* () {
+            yield* host.resume("r")
+            yield* Deferred.await(reached)
+            yield* Effect.provideService(host.cancel("r", "no, stop"), RunStore.RunStore, store)
+            yield* Effect.provideService(host.resume("r"), RunStore.RunStore, store)
+            yield* Deferred.succeed(gate, undefined)
+            expect(yield* host.ended("r")).toMatchObject({ status: "completed" })
+          })
+        )
+        yield* Effect.provideService(inside, RunStore.RunStore, slow)
+        expect(done).toEqual(["delete a"])
+      }))
+  }
+
   test("of a run that waits to be resumed drops the resume", () =>
     Effect.gen(function* () {
       const { done, gate, handlers, paying } = yield* workshop

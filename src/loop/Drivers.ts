@@ -274,9 +274,13 @@ export const make = Effect.fnUntraced(function* <R>(
         const how = { options, again: seq }
         const driver = drivers.get(runId)
         if (driver === undefined) return submit(agent, runId, how)
-        const hasStopped = driver.from !== undefined && driver.from < seq && status !== "running"
-        if (hasStopped) driver.next = how
-        else if (driver.from === undefined) driver.how = how
+        if (driver.from === undefined) {
+          driver.how = how
+          return Effect.void
+        }
+        // It is on its way out of a run that has stopped, or was told to forget it.
+        const leaves = driver.from < seq || driver.how.again === undefined
+        if (leaves && status !== "running") driver.next = how
         return Effect.void
       }),
     /** Forgets what was asked for of a run that is stopped now. */
