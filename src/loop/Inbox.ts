@@ -147,8 +147,8 @@ export const takeIn = (
 }
 
 /**
- * The number of the last command that a run was sent by now. Asked right after it was taken, so that a Stop which comes
- * while it is made ready is told from one that its last driver was sent too late.
+ * The number of the last command that a run was sent by now. Asked just before it is taken, so that a Stop which comes
+ * from then on is told from one that its last driver was sent too late.
  */
 export const lastSent = (runId: string) =>
   Effect.gen(function* () {

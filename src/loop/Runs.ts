@@ -7,7 +7,6 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Equal from "effect/Equal"
 import * as Option from "effect/Option"
-import * as Schedule from "effect/Schedule"
 import { CapsOutput } from "../provider/RequestParams.ts"
 import { fromInput, type Limits, type LimitsInput, override } from "../run/Limits.ts"
 import { toInput } from "../run/LimitsInput.ts"
@@ -26,6 +25,7 @@ import {
   type RunStoreError,
   type Stored
 } from "../store/RunStore.ts"
+import { inWorldTime } from "../store/TimeLimit.ts"
 import * as Allowances from "./Allowances.ts"
 import { ambient } from "./Ambient.ts"
 import * as Cancel from "./Cancel.ts"
@@ -321,8 +321,8 @@ export const run = (
     const store = yield* RunStore
     const given = yield* givenId(options, around)
     const runId = given ?? randomUUID()
-    const lease = yield* store.lease(runId)
     const sent = given === undefined ? 0 : yield* Inbox.lastSent(runId)
+    const lease = yield* store.lease(runId)
     const stored = given === undefined ? undefined : yield* ifStored(load(given))
     if (stored !== undefined) {
       const { limits } = options
@@ -343,8 +343,8 @@ export const resume = (
 ): Erased<Finished, Failures> =>
   Effect.gen(function* () {
     const store = yield* RunStore
-    const lease = yield* store.lease(runId)
     const sent = yield* Inbox.lastSent(runId)
+    const lease = yield* store.lease(runId)
     const stored = found(yield* load(runId))
     if (around.isWanted?.(stored.state) === false) return yield* Effect.interrupt
     const stopped = yield* takeUp(lease, definition, stored, options, around, sent)
@@ -352,7 +352,8 @@ export const resume = (
   }).pipe(Effect.scoped, definition.provided, ambientFailures<Finished, Failures>)
 
 /** Whoever stores a run of the same id at the same moment needs about as long as it takes to store one. */
-const untilStored = Schedule.spaced("20 millis").pipe(Schedule.upTo({ duration: "1 second" }))
+const untilStored = inWorldTime(Effect.sleep("20 millis"))
+const mostLooks = 50
 
 /**
  * Stores a run without driving it, and yields its id: whoever resumes it drives it. A run of this id that is stored
@@ -368,9 +369,9 @@ export const create = (
     const given = yield* givenId(options, alone)
     const runId = given ?? randomUUID()
     const isStored = Effect.gen(function* () {
-      const stored = given === undefined ? undefined : yield* ifStored(load(given))
-      if (stored === undefined || stored.state.agent === definition.name) return stored !== undefined
-      return yield* mismatch(definition, runId, `it is a run of ${stored.state.agent}`)
+      const stored = given === undefined ? undefined : yield* ifStored(store.summary(given))
+      if (stored === undefined || stored.agent === definition.name) return stored !== undefined
+      return yield* mismatch(definition, runId, `it is a run of ${stored.agent}`)
     })
     const stored = Effect.gen(function* () {
       if (yield* isStored) return
@@ -380,7 +381,13 @@ export const create = (
       yield* Session.create(job, start, lease)
     })
     const isBusy = (error: unknown) => error instanceof RunBusy
-    yield* Effect.retry(Effect.scoped(stored), { while: isBusy, schedule: untilStored })
+    const looked = (looks: number): typeof stored =>
+      Effect.catchIf(
+        Effect.scoped(stored),
+        (error) => looks < mostLooks && isBusy(error),
+        () => Effect.andThen(untilStored, looked(looks + 1))
+      )
+    yield* looked(1)
     return runId
   }).pipe(definition.provided, ambientFailures<string, Outside>)
 

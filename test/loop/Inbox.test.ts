@@ -263,6 +263,35 @@ describeStores((layer) => {
       }).pipe(Effect.provide(layer))
   )
 
+  for (const [how, again] of [
+    ["resumed", (agent: Runnable) => Agent.resume(agent, "r", { limits: { turns: 5 } })],
+    ["run again", (agent: Runnable) => Agent.run(agent, "go", { runId: "r", limits: { turns: 5 } })]
+  ] as const) {
+    for (const was of ["stopped at a limit", "cancelled", "not driven yet"] as const) {
+      it.effect(`a Stop that comes as soon as a run that was ${was} is taken to be ${how} is obeyed`, () =>
+        Effect.gen(function* () {
+          const { agent, ran } = worker([call("write", "c"), Scripted.text("done")])
+          const store = yield* RunStore.RunStore
+          const limits = { turns: 1 }
+          if (was === "stopped at a limit") yield* Effect.exit(Agent.run(agent, "go", { runId: "r", limits }))
+          else yield* Agent.create(agent, "go", { runId: "r" })
+          if (was === "cancelled") yield* Agent.cancel("r", "not yet")
+          let isFirst = true
+          const lease: Store["lease"] = (runId) =>
+            Effect.tap(store.lease(runId), () => {
+              if (!isFirst) return Effect.void
+              isFirst = false
+              return Effect.orDie(Effect.provideService(stop, RunStore.RunStore, store))
+            })
+          const taken = Effect.provideService(again(agent), RunStore.RunStore, { ...store, lease })
+          expect(Exit.hasInterrupts(yield* Effect.exit(taken))).toBe(true)
+          expect(ran).toEqual([])
+          expect(yield* standing("r")).toMatchObject({ reason: "cancelled", detail: "no, stop" })
+        }).pipe(Effect.provide(layer))
+      )
+    }
+  }
+
   it.effect("a Stop of a sub-agent that nobody has heard outlives one of the run above it", () =>
     Effect.gen(function* () {
       const { agent, ran } = worker([call("sign", "c"), Scripted.text("done")])
