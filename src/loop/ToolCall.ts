@@ -257,7 +257,8 @@ export const execute = Effect.fnUntraced(function* (job: Job, journal: Journal, 
           const warning = `${call.tool} (${callId}) of run ${journal.runId} is broken: ${outcome.detail}`
           yield* RunSpans.beside(Effect.logWarning(warning))
         }
-        const { before = [], body, ending } = ToolOutcome.judge(job, journal, onDesk, call, outcome)
+        const { before = [], body, ending, problem } = ToolOutcome.judge(job, journal, onDesk, call, outcome)
+        if (problem !== undefined) yield* RunSpans.beside(Effect.logWarning(problem))
         if (body.type === "tool_result" && tries < attempts && mayRetry(call, outcome)) {
           const waitMs = yield* Backoff.waitMs(firstWaitMs, tries)
           if (mayBegin(journal, call, waitMs)) {
@@ -292,6 +293,23 @@ export const execute = Effect.fnUntraced(function* (job: Job, journal: Journal, 
   )
 })
 
+/** What an attempt that was back just before comes to; `undefined` if that cannot be said. Never throws: the run ends. */
+const broughtBack = (
+  job: Job,
+  journal: Journal,
+  onDesk: Desk.OnDesk,
+  call: PendingCall
+): ReadonlyArray<Body> | undefined => {
+  const { brought } = onDesk
+  if (brought === undefined || brought._tag === "ChildStuck") return undefined
+  try {
+    const { before = [], body } = ToolOutcome.judge(job, journal, onDesk, call, brought)
+    return [...before, body]
+  } catch {
+    return undefined
+  }
+}
+
 /** What is written down about a running call that a Stop has cut off, or that was back just before. */
 export const cutOff = (
   job: Job,
@@ -301,11 +319,9 @@ export const cutOff = (
 ): ReadonlyArray<Body> => {
   const { effect, tool } = call
   const onDesk = Desk.of(desk, call, journal.nowMs())
-  const { brought, evidence, left } = onDesk
-  if (brought !== undefined && brought._tag !== "ChildStuck") {
-    const { before = [], body } = ToolOutcome.judge(job, journal, onDesk, call, brought)
-    return [...before, body]
-  }
+  const { evidence, left } = onDesk
+  const back = broughtBack(job, journal, onDesk, call)
+  if (back !== undefined) return back
   const fields: Fields =
     effect === "write"
       ? {

@@ -5,6 +5,8 @@
 import type * as Tool from "effect/ai/Tool"
 import * as Cause from "effect/Cause"
 import * as Option from "effect/Option"
+import * as Predicate from "effect/Predicate"
+import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import type { Ending } from "../run/NextStep.ts"
 import * as Repetition from "../run/Repetition.ts"
@@ -12,6 +14,7 @@ import type { Body, BodyOf } from "../run/RunEvent.ts"
 import type { PendingCall, RunState } from "../run/RunState.ts"
 import type * as Operation from "../tool/Operation.ts"
 import { recoverable, ToolFailure } from "../tool/ToolFailure.ts"
+import * as Author from "./Author.ts"
 import { type ChildOutcome, ChildSignal } from "./ChildRun.ts"
 import type { OnDesk } from "./Desk.ts"
 import * as Digest from "./Digest.ts"
@@ -142,16 +145,24 @@ export const ofTimeout = (call: PendingCall, limitMs: number, mayRun: boolean): 
     : { _tag: "Broken", content: Words.timedOut(call.tool, limitMs, mayRun), detail }
 }
 
+/** The words of a failure, and what was wrong with the function that was to choose them. */
+interface Worded {
+  readonly words: string
+  readonly problem?: string
+}
+
+const toolErrorsOf = (ask: () => unknown) =>
+  Author.yields({ name: "the policy's toolErrors", what: "a text", is: Predicate.isString }, ask)
+
 /** A failure in the words that the policy chooses. A policy that fails itself says no more than the generic one. */
-const worded = (job: Job, call: PendingCall, failure: ToolFailure): string => {
+const worded = (job: Job, call: PendingCall, failure: ToolFailure): Worded => {
   const { toolErrors } = job.policy
-  if (toolErrors === "generic") return Words.failed
-  if (typeof toolErrors !== "function") return `Error: ${failure.message}`
-  try {
-    return toolErrors(failure, call.tool)
-  } catch {
-    return Words.failed
-  }
+  if (toolErrors === "generic") return { words: Words.failed }
+  if (typeof toolErrors !== "function") return { words: `Error: ${failure.message}` }
+  const own = toolErrorsOf(() => toolErrors(failure, call.tool))
+  return Result.isSuccess(own)
+    ? { words: own.success }
+    : { words: Words.failed, problem: `${own.failure}, so the model is told of no reason` }
 }
 
 /** What is added to the result of a call, by the digest of the result, if it has brought that too often. */
@@ -172,6 +183,8 @@ export interface Verdict {
   readonly before?: ReadonlyArray<Body>
   readonly body: Body
   readonly ending?: Ending
+  /** What was wrong with the author's part in it, for the log. */
+  readonly problem?: string
 }
 
 /** The result of an attempt that ends now, with the use of its child run, and with a word of what may still be running. */
@@ -260,7 +273,7 @@ export const judge = (
     }
     case "Failed": {
       const { failure } = outcome
-      const words = worded(job, call, failure)
+      const { words, ...wrong } = worded(job, call, failure)
       const unsure = failure.kind === "transient" && call.effect === "write" && failure.notExecuted !== true
       const said = unsure ? `${words} ${Words.notTriedAgain}` : words
       const silent = words.includes(failure.message) ? failure.detail : (failure.detail ?? failure.message)
@@ -268,11 +281,12 @@ export const judge = (
       if (failure.kind === "permanent" && permanent === "stop") {
         const detail = `${tool} failed for good: ${failure.message}`
         return {
+          ...wrong,
           body,
           ending: { status: "failed", reason: "tool_permanent", detail }
         }
       }
-      return { body, ...fatal(failure.message) }
+      return { ...wrong, body, ...fatal(failure.message) }
     }
   }
 }
