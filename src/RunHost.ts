@@ -194,7 +194,6 @@ const make = Effect.fnUntraced(function* <
   /** The store as a caller sees it, who may have a transaction open: then nothing is begun, and nobody waits for its end. */
   const storeOf = (caller: Context.Context<never>): RunStore["Service"] => ({
     append: (request) => store.append(request),
-    summary: (runId) => store.summary(runId),
     list: (options) => store.list(options),
     delete: (runId) => store.delete(runId),
     watch: (runId, from) => store.watch(runId, from),
@@ -202,6 +201,7 @@ const make = Effect.fnUntraced(function* <
     inbox: (runId, after) => store.inbox(runId, after),
     watchInbox: (runId, after) => store.watchInbox(runId, after),
     isDriven: (runId) => store.isDriven(runId),
+    summary: (runId) => Effect.provideContext(store.summary(runId), caller),
     read: (runId, from) => Effect.provideContext(store.read(runId, from), caller),
     lease: (runId) =>
       Effect.updateContext(store.lease(runId), (own: Context.Context<Scope.Scope>) =>
