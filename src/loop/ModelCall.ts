@@ -44,7 +44,7 @@ export interface Conversation {
 /** A driver's conversation with the model, from this transcript on. */
 export const converse = (job: Job, desk: Desk.Desk, messages: ReadonlyArray<Message>): Conversation => ({
   desk,
-  mirror: mirror(),
+  mirror: mirror(job.tools.tools),
   ids: Plan.ids(messages),
   toolkit: {
     tools: job.tools.tools,
@@ -349,7 +349,7 @@ export const ask = Effect.fnUntraced(function* (
         : undefined
     const said = (): ReadonlyArray<Prompt.Message> => {
       const prompt = conversation.mirror.of(before.messages).content
-      return note === undefined ? prompt : [...prompt, toPrompt({ role: "user", content: note })]
+      return note === undefined ? prompt : [...prompt, toPrompt({ role: "user", content: note }, {})]
     }
     const claim = yield* TurnClaim.make(job, before, said, purpose)
     if (Result.isFailure(claim)) {

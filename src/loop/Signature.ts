@@ -3,6 +3,7 @@
  */
 import * as Tool from "effect/ai/Tool"
 import * as Predicate from "effect/Predicate"
+import * as PlainText from "../run/PlainText.ts"
 
 const longest = 600
 const deepest = 4
@@ -70,7 +71,7 @@ export const ofJsonSchema = (schema: Schema): string => {
     text = typeOf(schema, depth, definitions)
     if (text.length <= longest) return text
   }
-  return `${text.slice(0, longest - 2)} …`
+  return `${PlainText.head(text, longest - 2)} …`
 }
 
 /** What this tool takes; `undefined` if its parameters have no JSON schema. */

@@ -5,6 +5,7 @@
 import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
 import { lastWords } from "../run/Answer.ts"
+import * as PlainText from "../run/PlainText.ts"
 import type { Suspension } from "../run/RunEvent.ts"
 import * as RunExit from "../run/RunExit.ts"
 import * as RunState from "../run/RunState.ts"
@@ -34,7 +35,7 @@ const suspensionOf = (run: RunState.RunState, reason: Suspension["reason"]): Sus
   }
 }
 
-const short = (text: string): string => (text.length <= 500 ? text : `${text.slice(0, 500)} …`)
+const short = (text: string): string => (text.length <= 500 ? text : `${PlainText.head(text, 500)} …`)
 
 const resultsTold = 3
 

@@ -3,30 +3,42 @@
  */
 import * as Prompt from "effect/ai/Prompt"
 import type * as Response from "effect/ai/Response"
+import * as Record from "effect/Record"
 import type * as Schema from "effect/Schema"
 import * as ResultText from "../provider/ResultText.ts"
 import type { AssistantMessage, Message, ProviderOptions, ToolMessage } from "../run/Message.ts"
 import type { Usage } from "../run/Money.ts"
 import * as Nesting from "./Nesting.ts"
+import * as Sendable from "./Sendable.ts"
 
-const optionsOf = (part: { readonly options?: ProviderOptions }) =>
-  part.options === undefined ? {} : { options: { ...part.options } }
+const optionsOf = ({ options }: { readonly options?: ProviderOptions }) =>
+  options === undefined ? {} : { options: Record.map(options, Sendable.json) }
 
-const assistantPart = (part: AssistantMessage["content"][number]): Prompt.AssistantMessagePart => {
+/** The names that the model was given, and may be told of as they are. */
+export type Names = { readonly [name: string]: unknown }
+
+/** The name of a call as it is sent: a model may have made it up, in characters that its endpoint refuses to read back. */
+const sentName = (name: string, known: Names): string =>
+  Object.hasOwn(known, name) ? name : Sendable.name(name)
+
+const assistantPart = (
+  part: AssistantMessage["content"][number],
+  known: Names
+): Prompt.AssistantMessagePart => {
   switch (part.type) {
     case "text":
-      return Prompt.makePart("text", { text: part.text, ...optionsOf(part) })
+      return Prompt.makePart("text", { text: Sendable.text(part.text), ...optionsOf(part) })
     case "reasoning":
       return Prompt.makePart("reasoning", {
-        text: part.text,
+        text: Sendable.text(part.text),
         ...optionsOf(part)
       })
     case "tool-call": {
       const { id, name, params, providerExecuted = false } = part
       return Prompt.makePart("tool-call", {
         id,
-        name,
-        params,
+        name: providerExecuted ? Sendable.text(name) : sentName(name, known),
+        params: Sendable.json(params),
         providerExecuted,
         ...optionsOf(part)
       })
@@ -37,7 +49,7 @@ const assistantPart = (part: AssistantMessage["content"][number]): Prompt.Assist
         id,
         name,
         isFailure,
-        result,
+        result: Sendable.json(result),
         providerExecuted: true,
         ...optionsOf(part)
       })
@@ -46,13 +58,15 @@ const assistantPart = (part: AssistantMessage["content"][number]): Prompt.Assist
 }
 
 const userPart = (part: Exclude<Extract<Message, { role: "user" }>["content"], string>[number]) => {
-  if (part.type === "text") return Prompt.makePart("text", { text: part.text, ...optionsOf(part) })
+  if (part.type === "text") {
+    return Prompt.makePart("text", { text: Sendable.text(part.text), ...optionsOf(part) })
+  }
   const { data, fileName, mediaType } = part
   const source = URL.canParse(data) ? new URL(data) : data
   return Prompt.makePart("file", {
     mediaType,
     data: source,
-    fileName,
+    fileName: fileName === undefined ? undefined : Sendable.text(fileName),
     ...optionsOf(part)
   })
 }
@@ -74,11 +88,15 @@ const valueOf = (content: string): Schema.Json => {
 }
 
 /** The value is worked out when it is asked for, once: who writes the text itself has no use of it. */
-const toolResult = ({ callId, content, ok, tool }: ToolMessage): Prompt.ToolResultPart => {
+const toolResult = (
+  { callId, content: written, ok, tool }: ToolMessage,
+  known: Names
+): Prompt.ToolResultPart => {
+  const content = Sendable.text(written)
   let value: { readonly json: Schema.Json } | undefined
   const part = Prompt.makePart("tool-result", {
     id: callId,
-    name: tool,
+    name: sentName(tool, known),
     isFailure: !ok,
     result: content,
     providerExecuted: false
@@ -93,28 +111,28 @@ const toolResult = ({ callId, content, ok, tool }: ToolMessage): Prompt.ToolResu
   return ResultText.keep(lazy, content)
 }
 
-/** A message as `effect/ai` wants it. */
-export const toPrompt = (message: Message): Prompt.Message => {
+/** A message as `effect/ai` wants it, and as every endpoint can read it; `known` are the names that the model was given. */
+export const toPrompt = (message: Message, known: Names): Prompt.Message => {
   switch (message.role) {
     case "system":
       return Prompt.makeMessage("system", {
-        content: message.content,
+        content: Sendable.text(message.content),
         ...optionsOf(message)
       })
     case "user": {
       const content =
         typeof message.content === "string"
-          ? [Prompt.makePart("text", { text: message.content })]
+          ? [Prompt.makePart("text", { text: Sendable.text(message.content) })]
           : message.content.map(userPart)
       return Prompt.makeMessage("user", { content, ...optionsOf(message) })
     }
     case "assistant":
       return Prompt.makeMessage("assistant", {
-        content: message.content.map(assistantPart),
+        content: message.content.map((part) => assistantPart(part, known)),
         ...optionsOf(message)
       })
     case "tool": {
-      return Prompt.makeMessage("tool", { content: [toolResult(message)] })
+      return Prompt.makeMessage("tool", { content: [toolResult(message, known)] })
     }
   }
 }
@@ -124,12 +142,12 @@ export interface Mirror {
   readonly of: (messages: ReadonlyArray<Message>) => Prompt.Prompt
 }
 
-/** An empty mirror of one transcript, which only grows. */
-export const mirror = (): Mirror => {
+/** An empty mirror of one transcript, which only grows; `known` are the names that the model was given. */
+export const mirror = (known: Names): Mirror => {
   const mapped: Array<Prompt.Message> = []
   return {
     of: (messages) => {
-      for (const message of messages.slice(mapped.length)) mapped.push(toPrompt(message))
+      for (const message of messages.slice(mapped.length)) mapped.push(toPrompt(message, known))
       // A copy of the pointers: what a model was given must not grow under it.
       return Prompt.fromMessages(mapped.slice())
     }

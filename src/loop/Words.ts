@@ -1,6 +1,7 @@
 /**
  * Every sentence that the harness says to a model, in one place: what is worded here is what law 3 promises.
  */
+import * as EvidenceIndex from "../run/EvidenceIndex.ts"
 import type { Exhausted, Resource } from "../run/Limits.ts"
 import type { Refusal } from "../run/NextStep.ts"
 import type { Operation, PendingCall } from "../run/RunState.ts"
@@ -76,11 +77,13 @@ export const emptyNote = (goesOn: boolean): string =>
 /** What the model is told when it answers in prose although a result has to be submitted. */
 export const contractNote = `This task is not done until you call ${submitTool} with a valid result. Prose alone does not complete it.`
 
-/** A tool that does not exist. */
-export const unknownTool = (name: string, available: ReadonlyArray<string>): string =>
-  available.length === 0
-    ? `Error: there is no tool ${name}, and no other tool either.`
-    : `Error: there is no tool ${name}. The tools are: ${available.join(", ")}.`
+/** A tool that does not exist. Its name is the model's own invention, and may be of any length. */
+export const unknownTool = (name: string, available: ReadonlyArray<string>): string => {
+  const shown = name === "" ? "without a name" : EvidenceIndex.cut(name, 100)
+  return available.length === 0
+    ? `Error: there is no tool ${shown}, and no other tool either.`
+    : `Error: there is no tool ${shown}. The tools are: ${available.join(", ")}.`
+}
 
 /** A call of a tool that the model's provider runs, which has left it to the harness. */
 export const providersTool = (name: string): string =>

@@ -8,6 +8,7 @@ import * as AiError from "effect/ai/AiError"
 import * as Duration from "effect/Duration"
 import * as Option from "effect/Option"
 import * as Predicate from "effect/Predicate"
+import * as PlainText from "../run/PlainText.ts"
 
 /** Who asked, for what, and where: the part of a message that does not depend on the failure. */
 export interface Origin {
@@ -46,7 +47,7 @@ export const excerpt = (origin: Origin, text: string): string => {
     clear = title ? `an HTML page titled "${title}"` : "an HTML page"
   }
   clear = clear.replace(/\s+/g, " ").trim()
-  return clear.length > longest ? `${clear.slice(0, longest)}…` : clear
+  return clear.length > longest ? `${PlainText.head(clear, longest)}…` : clear
 }
 
 /** Whether a body is a web page and not the answer of an endpoint. */

@@ -3,6 +3,7 @@
  * say that they have seen.
  */
 import * as Schema from "effect/Schema"
+import * as PlainText from "./PlainText.ts"
 import { CallEffect, type Evidence } from "./RunEvent.ts"
 import { childId, type PendingCall, type RunState } from "./RunState.ts"
 
@@ -73,12 +74,8 @@ export interface EvidenceIndex {
 }
 
 /** A text of at most so many characters; of a longer one its beginning, and how long it is. */
-export const cut = (text: string, most: number): string => {
-  if (text.length <= most) return text
-  const head = text.slice(0, most)
-  // Between characters, not inside of one.
-  return `${/[\ud800-\udbff]$/.test(head) ? head.slice(0, -1) : head}… (${text.length} characters)`
-}
+export const cut = (text: string, most: number): string =>
+  text.length <= most ? text : `${PlainText.head(text, most)}… (${text.length} characters)`
 
 const most = { args: 200, result: 200, answer: 600 }
 

@@ -11,3 +11,9 @@ export const words = (name: string): string => name.replaceAll("_", " ")
 
 /** An amount of USD: six digits after the point, which shows a single cheap turn, and no zeros after the cents. */
 export const dollars = (usd: number): string => `$${usd.toFixed(6).replace(/(\.\d\d\d*?)0+$/, "$1")}`
+
+/** The beginning of a text: at most so many UTF-16 units, and no half of a character at its end. */
+export const head = (text: string, most: number): string => {
+  const cut = text.slice(0, most)
+  return cut.length < text.length && /[\ud800-\udbff]$/.test(cut) ? cut.slice(0, -1) : cut
+}

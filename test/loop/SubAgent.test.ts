@@ -355,6 +355,19 @@ describe("what ends a sub-agent short comes back in words", () => {
   const digging = (text: string) =>
     model((turn) => Scripted.turn(Scripted.text(text), call("read", `c${turn}`, `${turn}`)), "helper")
 
+  check("its turn limit, with results that are cut between characters", function* () {
+    const digs = model((turn) => call("slow", `c${turn}`, `${turn}`), "helper")
+    const contents: Array<string> = []
+    for (const shift of ["", "x"]) {
+      const { content } = yield* endsWith(
+        { helper: digs, helperLimits: { turns: 1 }, slow: () => Effect.succeed(shift + "😀".repeat(400)) },
+        /turn/i
+      )
+      contents.push(content)
+    }
+    expect(contents.map((content) => content.isWellFormed())).toEqual([true, true])
+  })
+
   check("its turn limit, with what it had said", function* () {
     const { content } = yield* endsWith(
       { helper: digging("So far: alpha is down."), helperLimits: { turns: 3 } },

@@ -9,8 +9,8 @@ import { vi } from "vitest"
 import { Agent, type RunState, ToolFailure } from "../../src/index.ts"
 import { toPrompt } from "../../src/loop/Transcript.ts"
 import * as Wire from "../../src/provider/Wire.ts"
-import { calls, packageModel, says } from "./packageModel.ts"
-import { check, expectTag, finish, reader, results } from "./support.ts"
+import { calls, finish as ends, packageModel, says } from "./packageModel.ts"
+import { check, expectTag, finish, reader, resultOf, results } from "./support.ts"
 
 const brings = <const Name extends string, S extends Schema.Codec<unknown, unknown>>(
   name: Name,
@@ -214,14 +214,14 @@ describe("the result of a tool, in the chat-completions format", () => {
       "Error: the tool failed."
     ]
     for (const content of contents) {
-      const message = toPrompt({ role: "tool", callId: "c", tool: "t", ok: true, content })
+      const message = toPrompt({ role: "tool", callId: "c", tool: "t", ok: true, content }, {})
       expect(Wire.messages([message])).toEqual([{ role: "tool", tool_call_id: "c", name: "t", content }])
     }
   })
 
   it("is not worked out anew from the value, which nobody asks for", () => {
     const content = JSON.stringify(encoded.array)
-    const message = toPrompt({ role: "tool", callId: "c", tool: "t", ok: true, content })
+    const message = toPrompt({ role: "tool", callId: "c", tool: "t", ok: true, content }, {})
     const parse = vi.spyOn(JSON, "parse")
     const [wire] = Wire.messages([message])
     expect([wire?.content, parse.mock.calls]).toEqual([content, []])
@@ -229,7 +229,7 @@ describe("the result of a tool, in the chat-completions format", () => {
   })
 
   it("is what somebody has put in its place on the way to the model", () => {
-    const message = toPrompt({ role: "tool", callId: "c", tool: "t", ok: true, content: '{"secret":1}' })
+    const message = toPrompt({ role: "tool", callId: "c", tool: "t", ok: true, content: '{"secret":1}' }, {})
     const redacted =
       message.role === "tool"
         ? Prompt.makeMessage("tool", {
@@ -239,5 +239,102 @@ describe("the result of a tool, in the chat-completions format", () => {
           })
         : message
     expect(Wire.messages([redacted])[0]?.content).toBe('{"secret":"-"}')
+  })
+})
+
+describe("a call whose name the model has made up", () => {
+  const Dotted = Toolkit.make(brings("files.list", Schema.String), brings("read", Schema.String))
+  const dotted = Dotted.toLayer({
+    "files.list": () => Effect.succeed("a.log"),
+    read: () => Effect.succeed("text")
+  })
+  const accepted = /^[a-zA-Z0-9_-]{1,64}$/
+
+  check(
+    "is read back by an endpoint that takes no such name, and stands in the transcript as it is",
+    function* () {
+      const names = [
+        "multi_tool_use.parallel",
+        "functions.read",
+        "",
+        "x".repeat(65),
+        "läs 😀",
+        "a\ud83d",
+        "n".repeat(1e6)
+      ]
+      const bot = packageModel([
+        calls(Object.fromEntries(names.map((name, n) => [`c${n}`, [name]]))),
+        calls({ own: ["files.list"] })
+      ])
+      const agent = Agent.make("a", { toolkit: Dotted }).pipe(Agent.provide(dotted), Agent.provide(bot.layer))
+      const { exit } = yield* finish(Agent.run(agent, "go"))
+      const sent = Wire.messages(bot.prompts.at(-1)?.content ?? [])
+      const called = sent.flatMap((message) =>
+        message.role === "assistant" ? (message.tool_calls ?? []).map((call) => call.function.name) : []
+      )
+      const answered = sent.flatMap((message) => (message.role === "tool" ? [message.name] : []))
+      // A tool of the agent's is called what its author calls it.
+      expect(called.at(-1)).toBe("files.list")
+      expect(called.slice(0, -1).filter((name) => !accepted.test(name))).toEqual([])
+      expect(called.slice(0, 2)).toEqual(["multi_tool_use_parallel", "functions_read"])
+      expect(answered).toEqual(called)
+      expect(Object.values(results(exit.run.messages)).map(({ tool }) => tool)).toEqual([
+        ...names,
+        "files.list"
+      ])
+      const longest = Math.max(
+        ...Object.values(results(exit.run.messages)).map(({ content }) => content.length)
+      )
+      expect(longest).toBeLessThan(300)
+    }
+  )
+})
+
+describe("half a character", () => {
+  const half = "The log: 😀".slice(0, 10)
+  const Log = Toolkit.make(brings("log", Schema.String), brings("raw", Schema.Unknown))
+  const log = Log.toLayer({ log: () => Effect.succeed(half), raw: () => Effect.succeed({ [half]: [half] }) })
+
+  check("goes to no endpoint, wherever it was written", function* () {
+    const metadata = { some: { [half]: [half, "\\ud83d"] } }
+    const bot = packageModel([
+      [
+        { type: "reasoning", text: half, metadata },
+        { type: "text", text: half },
+        {
+          type: "tool-call",
+          id: "c1",
+          name: "log",
+          params: { [half]: [half, { deep: half, kept: "\\ud83d 😀" }] }
+        },
+        { type: "tool-call", id: "c0", name: "log", params: {} },
+        { type: "tool-call", id: "c2", name: half, params: {} },
+        { type: "tool-call", id: "c3", name: "raw", params: half },
+        { type: "tool-call", id: "p", name: "raw", params: {}, providerExecuted: true },
+        {
+          type: "tool-result",
+          id: "p",
+          name: "raw",
+          result: { half },
+          isFailure: false,
+          providerExecuted: true
+        },
+        ends("tool-calls")
+      ]
+    ])
+    const agent = Agent.make("a", { toolkit: Log, instructions: half, policy: { modelRetries: 0 } }).pipe(
+      Agent.provide(log),
+      Agent.provide(bot.layer)
+    )
+    const { exit } = yield* finish(
+      Agent.run(agent, [
+        { role: "user", content: half },
+        { role: "user", content: [{ type: "text", text: half }] }
+      ])
+    )
+    const sent = JSON.stringify(bot.prompts.at(-1))
+    expect(sent.replaceAll("\\\\", "")).not.toMatch(/\\ud[89a-f]/)
+    expect(sent).toContain('"kept":"\\\\ud83d 😀"')
+    expect(resultOf(exit, "c0").content).toBe(half)
   })
 })
