@@ -3,6 +3,7 @@
  * read again only if nothing of that gets into its journal.
  */
 import * as Result from "effect/Result"
+import type { RunState } from "../run/RunState.ts"
 
 const nameOf = (value: unknown): string => {
   if (typeof value === "string") return "a text"
@@ -26,3 +27,23 @@ export const yields = <A>({ is, name, what }: Asked<A>, ask: () => unknown): Res
     return Result.fail(`${name} fails: ${String(error)}`)
   }
 }
+
+type Condition = (state: RunState) => string | undefined
+
+/** Conditions that stop a run only with a text. Of each that yields what means neither this nor going on, `tell` hears once. */
+export const conditions = (
+  stopWhen: ReadonlyArray<Condition>,
+  tell: (problem: string) => void
+): ReadonlyArray<Condition> =>
+  stopWhen.map((condition) => {
+    let isTold = false
+    return (state) => {
+      const why: unknown = condition(state)
+      if (typeof why === "string") return why
+      // As `state.turns > 9 && "enough"` yields.
+      if (why == null || why === false || isTold) return undefined
+      isTold = true
+      tell(`stopWhen yields ${nameOf(why)}, and not a text, so the run goes on`)
+      return undefined
+    }
+  })

@@ -18,6 +18,7 @@ import { questionOf, stoppedWith } from "../run/Waiting.ts"
 import { RunStoreError } from "../store/RunStore.ts"
 import * as Allowances from "./Allowances.ts"
 import * as Approvals from "./Approvals.ts"
+import * as Author from "./Author.ts"
 import * as Cancel from "./Cancel.ts"
 import { useOf } from "./ChildRun.ts"
 import * as Desk from "./Desk.ts"
@@ -166,8 +167,12 @@ const interpret = Effect.fnUntraced(function* (job: Job, journal: Journal, desk:
   if (journal.state().seq > 1) yield* journal.commit()
   const conversation = ModelCall.converse(job, desk, journal.state().messages)
   const drain = yield* Drain
+  const problems: Array<string> = []
+  const stopWhen = Author.conditions(job.rules.stopWhen, (problem) => problems.push(problem))
+  const rules = { ...job.rules, stopWhen }
   while (true) {
-    const step = nextStep(journal.state(), job.rules, journal.elapsedMs(), journal.date())
+    const step = nextStep(journal.state(), rules, journal.elapsedMs(), journal.date())
+    if (problems.length > 0) yield* Effect.logWarning(problems.splice(0).join("; "))
     // It has not stopped, only nobody drives it now: whoever looks for such runs takes it up at once.
     if (begins(step) && isRequested(drain)) return yield* journal.commit()
     let ending: Ending | undefined

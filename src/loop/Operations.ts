@@ -16,6 +16,7 @@ import * as Plan from "./Plan.ts"
 import * as Words from "./Words.ts"
 
 const isReport = Schema.is(Operation.Report)
+const isObserved = Schema.is(Operation.Observed)
 
 /** What a tool's encoded result says of an operation, if it is about one. */
 export const reportOf = (result: unknown): Operation.Report | undefined =>
@@ -149,12 +150,18 @@ const watch = Effect.fnUntraced(function* (
   const until = nowMs() + Duration.toMillis(duration)
   let warned = false
   while (true) {
-    const look = yield* Effect.exit(Effect.suspend(() => observe(operation)))
+    const look = yield* Effect.suspend(() => observe(operation)).pipe(
+      Effect.filterOrFail(isObserved, () => "it yields nothing that a look can show"),
+      Effect.exit
+    )
     if (Exit.isFailure(look) && !warned) {
       warned = true
       yield* Effect.logWarning(`looking at operation ${operation.id} fails`, look.cause)
     }
-    const seen = Exit.isSuccess(look) && look.value.id === operation.id ? look.value : undefined
+    const seen =
+      Exit.isSuccess(look) && isObserved(look.value) && look.value.id === operation.id
+        ? look.value
+        : undefined
     if (seen !== undefined) tell(seen)
     const leftMs = until - nowMs()
     if (isEnded(seen) || leftMs <= 0) return

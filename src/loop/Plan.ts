@@ -5,6 +5,8 @@ import * as Tool from "effect/ai/Tool"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
+import * as Predicate from "effect/Predicate"
+import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import * as SchemaAST from "effect/SchemaAST"
 import type * as Limits from "../run/Limits.ts"
@@ -13,6 +15,7 @@ import type { CallEffect, PlannedCall } from "../run/RunEvent.ts"
 import type { PendingCall } from "../run/RunState.ts"
 import * as Operation from "../tool/Operation.ts"
 import { IdempotencyKey, Purpose, Reconcile } from "../tool/ToolPolicy.ts"
+import * as Author from "./Author.ts"
 import { IsAgent } from "./ChildRun.ts"
 import * as Digest from "./Digest.ts"
 import type { Job } from "./Job.ts"
@@ -60,14 +63,16 @@ export const purposeOf = (tool: Tool.Any | undefined): Limits.Purpose => {
   return observesOperations(tool) ? "handoff" : Context.get(tool.annotations, Purpose)
 }
 
-/** The key under which a call may be repeated: the tool's own, or a digest. */
-export const keyOf = (job: Job, runId: string, call: PendingCall): string => {
+/** The key under which a call may be repeated: the tool's own, or a digest. Fails with what is wrong with the tool's own. */
+export const keyOf = (job: Job, runId: string, call: PendingCall): Result.Result<string, string> => {
   const { args, argsDigest, callId, tool: name, turn } = call
   const tool = toolOf(job, name)
   const own = tool === undefined ? undefined : Context.get(tool.annotations, IdempotencyKey)
   return own === undefined
-    ? Digest.idempotencyKey({ runId, turn, callId, argsDigest })
-    : own({ runId, callId, tool: name, args })
+    ? Result.succeed(Digest.idempotencyKey({ runId, turn, callId, argsDigest }))
+    : Author.yields({ name: `the IdempotencyKey of ${name}`, what: "a text", is: Predicate.isString }, () =>
+        own({ runId, callId, tool: name, args })
+      )
 }
 
 // Ids stand in run ids, in commands that people paste and on the wire: what could be anything else is not taken.

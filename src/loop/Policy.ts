@@ -55,7 +55,7 @@ export interface Policy {
   readonly dedupe: "off" | "read-only" | "all"
   readonly repetition: RepetitionRule | undefined
   readonly modelRetries: number
-  readonly toolTimeout: Duration.Input | undefined
+  readonly toolTimeout: Duration.Duration | undefined
   readonly operations: "detach" | "cancel" | { readonly grace: Duration.Duration }
   readonly interruptGraceMs: number
 }
@@ -70,7 +70,7 @@ export const fromInput = (input: PolicyInput = {}): Policy => ({
   dedupe: input.dedupe ?? "off",
   repetition: input.repetition === "off" ? undefined : (input.repetition ?? { nameAt: 3, stopAt: 5 }),
   modelRetries: input.modelRetries ?? 3,
-  toolTimeout: input.toolTimeout,
+  toolTimeout: input.toolTimeout == null ? undefined : Duration.fromInputUnsafe(input.toolTimeout),
   operations: operationsOf(input.operations),
   interruptGraceMs: Duration.toMillis(Duration.fromInputUnsafe(input.interruptGrace ?? "5 seconds"))
 })

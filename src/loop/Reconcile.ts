@@ -3,8 +3,11 @@
  */
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
+import * as Predicate from "effect/Predicate"
+import * as Result from "effect/Result"
 import type { PendingCall } from "../run/RunState.ts"
-import { type Outcome, Reconcile, unknown } from "../tool/ToolPolicy.ts"
+import { type Outcome, Reconcile } from "../tool/ToolPolicy.ts"
+import * as Author from "./Author.ts"
 import type { Job } from "./Job.ts"
 import type { Journal } from "./Journal.ts"
 import * as Operations from "./Operations.ts"
@@ -14,16 +17,44 @@ import * as Policy from "./Policy.ts"
 import { resolutionOf } from "./ToolResult.ts"
 import * as Words from "./Words.ts"
 
-const askAbout = (job: Job, journal: Journal, call: PendingCall): Effect.Effect<Outcome> => {
+/** What looking a call up has brought, and what the model reads of the result, if there is one. */
+type Found = Exclude<Outcome, { readonly _tag: "Happened" }> | (Of<"Happened"> & { readonly content: string })
+
+type Of<Tag extends Outcome["_tag"]> = Extract<Outcome, { readonly _tag: Tag }>
+
+const unknown: Found = { _tag: "Unknown" }
+
+const isOutcome = (value: unknown): value is Outcome =>
+  Predicate.isTagged(value, "Happened") ||
+  Predicate.isTagged(value, "DidNotHappen") ||
+  Predicate.isTagged(value, "Unknown")
+
+/** What an answer says, if that can be written down. */
+const read = (name: string, answer: unknown): Result.Result<Found, string> =>
+  Author.yields({ name, what: "an outcome", is: isOutcome }, () => answer).pipe(
+    Result.flatMap((outcome): Result.Result<Found, string> => {
+      if (outcome._tag !== "Happened") return Result.succeed(outcome)
+      const { result } = outcome
+      if (typeof result === "string") return Result.succeed({ ...outcome, content: result })
+      const asked = { name: `${name} as a result`, what: "what JSON can carry", is: Predicate.isString }
+      return Result.map(
+        Author.yields(asked, () => JSON.stringify(result)),
+        (content) => ({ ...outcome, content })
+      )
+    })
+  )
+
+const askAbout = (job: Job, journal: Journal, call: PendingCall): Effect.Effect<Found> => {
   const { args, callId, tool: name } = call
   const tool = Plan.toolOf(job, name)
   const ask = tool === undefined ? undefined : Context.get(tool.annotations, Reconcile)
   if (ask === undefined) return Effect.succeed(unknown)
   const { runId } = journal
-  const question = Effect.suspend(() =>
-    ask({ runId, callId, tool: name, args, idempotencyKey: Plan.keyOf(job, runId, call) })
+  const question = Effect.fromResult(Plan.keyOf(job, runId, call)).pipe(
+    Effect.flatMap((idempotencyKey) => ask({ runId, callId, tool: name, args, idempotencyKey })),
+    Effect.flatMap((answer) => Effect.fromResult(read(`the Reconcile of ${name}`, answer)))
   )
-  return Patience.ask(question, {
+  return Patience.ask<Found, unknown>(question, {
     name: `the look-up of ${name} (${callId}) of run ${runId}`,
     limitMs: 30_000,
     graceMs: () => Policy.graceMs(job.policy, journal.state().limits),
@@ -46,7 +77,7 @@ export const lookUp = Effect.fnUntraced(function* (
       const { result } = found
       const report = Operations.reportOf(result)
       const note = report === undefined ? undefined : Operations.note(job, journal.state(), call, report)
-      const content = note?.words ?? (typeof result === "string" ? result : JSON.stringify(result))
+      const content = note?.words ?? found.content
       const resolution = resolutionOf(call, { ...base, outcome: "happened", content })
       yield* journal.commit(...(note?.before ?? []), resolution)
     } else if (found._tag === "DidNotHappen") {

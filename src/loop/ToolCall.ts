@@ -50,9 +50,9 @@ export interface Keyed {
 
 /** A call with its key. Fails, in words for the journal, if the tool's own key function does. */
 export const keyed = (job: Job, journal: Journal, call: PendingCall): Result.Result<Keyed, string> =>
-  Result.try({
-    try: () => ({ call, idempotencyKey: Plan.keyOf(job, journal.runId, call) }),
-    catch: (error) => `the tool's idempotency key could not be made: ${String(error)}`
+  Result.mapBoth(Plan.keyOf(job, journal.runId, call), {
+    onFailure: (problem) => `the tool's idempotency key could not be made: ${problem}`,
+    onSuccess: (idempotencyKey) => ({ call, idempotencyKey })
   })
 
 /** The event that claims an attempt; it is stored before the tool runs. */

@@ -11,10 +11,16 @@ import * as Tool from "effect/ai/Tool"
 import * as Toolkit from "effect/ai/Toolkit"
 import * as Cause from "effect/Cause"
 import * as Context from "effect/Context"
+import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import * as Predicate from "effect/Predicate"
+import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import * as Stream from "effect/Stream"
+import { Timeout } from "../tool/ToolPolicy.ts"
 import { ambient } from "./Ambient.ts"
+import * as Author from "./Author.ts"
 import * as Opaque from "./Opaque.ts"
 
 /** A success of a tool, encoded, and what it wants the model to see instead. */
@@ -101,10 +107,22 @@ const codecsOf = (tool: Tool.Any): Codecs => {
 export const decode = (tool: Tool.Any, args: unknown): Effect.Effect<unknown, Schema.SchemaError> =>
   codecsOf(tool).decode(args)
 
-const outputOf = (tool: Tool.Any, result: unknown, encodedResult: unknown): Output =>
-  tool.toModelOutput === undefined
-    ? { encodedResult }
-    : { encodedResult, modelOutput: tool.toModelOutput(result) }
+const isPart = (part: unknown): boolean =>
+  Predicate.hasProperty(part, "type") && part.type === "text"
+    ? Predicate.hasProperty(part, "text") && typeof part.text === "string"
+    : Predicate.hasProperty(part, "mediaType") && typeof part.mediaType === "string"
+
+const isModelOutput = (value: unknown): value is NonNullable<Output["modelOutput"]> =>
+  Array.isArray(value) && value.every(isPart)
+
+/** A result with what its tool shows the model instead. A tool that shows nothing which could be read has done its work. */
+const shown = (tool: Tool.Any, encodedResult: unknown, show: () => unknown): Effect.Effect<Output> => {
+  const asked = { name: `toModelOutput of ${tool.name}`, what: "a list of parts", is: isModelOutput }
+  const modelOutput = Author.yields(asked, show)
+  return Result.isSuccess(modelOutput)
+    ? Effect.succeed({ encodedResult, modelOutput: modelOutput.success })
+    : Effect.as(Effect.logWarning(`${modelOutput.failure}, so the model reads the result`), { encodedResult })
+}
 
 const wrongArguments = ({ message }: Schema.SchemaError) =>
   Effect.succeed<Ran>({ _tag: "WrongArguments", problem: message })
@@ -126,10 +144,17 @@ const throughHandler =
           onSuccess: (encodedResult) => preliminary({ encodedResult })
         })
     }
+    const { toModelOutput } = tool
     const encoded = (result: unknown) =>
-      Effect.match(encode(result), {
-        onFailure: ({ message }): Ran => unencodable(message),
-        onSuccess: (encodedResult): Ran => ({ _tag: "Output", output: outputOf(tool, result, encodedResult) })
+      Effect.matchEffect(encode(result), {
+        onFailure: ({ message }) => Effect.succeed(unencodable(message)),
+        onSuccess: (encodedResult) =>
+          toModelOutput === undefined
+            ? Effect.succeed<Ran>({ _tag: "Output", output: { encodedResult } })
+            : Effect.map(
+                shown(tool, encodedResult, () => toModelOutput(result)),
+                (output): Ran => ({ _tag: "Output", output })
+              )
       })
     return Effect.matchEffect(decode(args), {
       onFailure: wrongArguments,
@@ -173,10 +198,19 @@ const throughHandle =
           Effect.flatMap((outputs) =>
             Stream.runForEach(outputs, (output) => {
               if (!output.isFailure) {
-                return Effect.map(toCarried(output.result, output.encodedResult), (encodedResult) => {
-                  if (output.preliminary) preliminary({ ...output, encodedResult })
-                  else last = { _tag: "Output", output: { ...output, encodedResult } }
-                })
+                const { modelOutput } = output
+                return toCarried(output.result, output.encodedResult).pipe(
+                  Effect.flatMap((encodedResult) =>
+                    modelOutput === undefined
+                      ? Effect.succeed<Output>({ encodedResult })
+                      : shown(tool, encodedResult, () => modelOutput)
+                  ),
+                  Effect.flatMap((carried) => {
+                    if (output.preliminary) preliminary(carried)
+                    else last = { _tag: "Output", output: carried }
+                    return Effect.void
+                  })
+                )
               }
               const origin = output.failureOrigin ?? "result"
               return Effect.failCause(
@@ -234,8 +268,20 @@ const ready = (given: Given): Effect.Effect<Tools, unknown, unknown> => {
   return Effect.map(resolved, (toolkit) => ({ tools: toolkit.tools, run: throughHandle(toolkit) }))
 }
 
+/** The time limits of tools are asked for where a call has been claimed already: there it would be too late. */
+const checkTimeouts = (tools: ReadonlyArray<Tool.Any>): Effect.Effect<void> => {
+  const wrong = tools.filter(({ annotations }) => {
+    const own = Context.get(annotations, Timeout)
+    return own != null && Option.isNone(Duration.fromInput(own))
+  })
+  if (wrong.length === 0) return Effect.void
+  const names = wrong.map(({ name }) => name).join(", ")
+  return Effect.die(new TypeError(`the ToolPolicy.Timeout of ${names} is no duration, as "20 seconds" is`))
+}
+
 /** Makes the given tools ready to be run. */
 export const make = (given: Given): Effect.Effect<Tools, unknown, unknown> =>
-  Effect.tap(ready(given), ({ tools }) =>
-    Opaque.warn(Object.values(tools).filter((tool) => !isProviders(tool)))
-  )
+  Effect.tap(ready(given), ({ tools }) => {
+    const ours = Object.values(tools).filter((tool) => !isProviders(tool))
+    return Effect.andThen(checkTimeouts(ours), Opaque.warn(ours))
+  })

@@ -44,7 +44,7 @@ export const Purpose: Context.Reference<PurposeOf> = Context.Reference("checkrei
 })
 
 /**
- * How long one call may take. Default: no limit but the run's own.
+ * How long one call may take. Default: no limit but the run's own. An agent with what is no duration here is not run.
  *
  * @example
  * ```ts
@@ -59,7 +59,8 @@ export const Timeout = Context.Reference<Duration.Input | undefined>("checkrein/
 })
 
 /**
- * The tool's own idempotency key for a call; default: a digest of run, turn, call and arguments.
+ * The tool's own idempotency key for a call; default: a digest of run, turn, call and arguments. A function that throws or
+ * yields no text keeps the call from starting.
  *
  * @example
  * ```ts
@@ -121,7 +122,7 @@ export const unknown: Outcome = { _tag: "Unknown" }
 
 /**
  * Looks up what became of a call that was started and never answered, usually by its idempotency key. Without one, if
- * it fails or if it takes longer than 30 seconds, a person has to resolve the call. A Stop leaves such calls too, even where the handler protects its write
+ * it fails, yields no outcome or takes longer than 30 seconds, a person has to resolve the call. A Stop leaves such calls too, even where the handler protects its write
  * with `Effect.uninterruptible`: the write happens, but an interrupted fiber has no result to tell.
  *
  * @example
