@@ -42,13 +42,13 @@ const keyOf = ({ argsDigest, tool }: Reusable): string => `${tool} ${argsDigest}
 
 /**
  * The desk of a driver that begins here. It is empty, except that `dedupe: "all"` never forgets: then it has what the
- * drivers before it have left in the transcript.
+ * drivers before it have left in the transcript. What the run was given to begin with is another run's.
  */
-export const make = (job: Job, { messages }: Pick<RunState, "messages">): Desk => {
+export const make = (job: Job, { given, messages }: Pick<RunState, "given" | "messages">): Desk => {
   const reusable = new Map<string, string>()
   if (job.policy.dedupe === "all") {
     const keys = new Map<string, string>()
-    for (const message of messages) {
+    for (const message of messages.slice(given)) {
       if (message.role === "assistant") {
         for (const { id, name, params } of callsOf(message)) {
           keys.set(id, keyOf({ tool: name, argsDigest: Digest.ofArgs(params) }))

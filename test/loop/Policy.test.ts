@@ -643,6 +643,30 @@ describe("dedupe", () => {
     }
   )
 
+  check("all: what another run has done is not this one's, also where it goes on from there", function* () {
+    const bot = model(
+      Array.from({ length: 2 }, () => [
+        Scripted.turn(call("write", "c1", "x"), call("ask", "c2", "x")),
+        call("write", "c3", "x"),
+        Scripted.text("done")
+      ]).flat()
+    )
+    const { agent, ran } = agentOf(bot, { policy: { dedupe: "all" } })
+    const done = ["write x", "ask x"]
+    for (const [runId, after] of [
+      ["r1", {}],
+      ["r2", { after: "r1" }]
+    ] as const) {
+      ran.length = 0
+      const { exit } = yield* finish(Agent.run(agent, "go", { runId, ...after }))
+      yield* Agent.decide(expectTag(exit, "ApprovalRequired").calls[0], Agent.approve())
+      expectTag((yield* finish(Agent.resume(agent, runId))).exit, "Completed")
+      expect(ran, runId).toEqual(done)
+      const disposition = of(yield* journal(runId), "tool_result").map((event) => event.disposition)
+      expect(disposition, runId).toEqual(["executed", "executed", "cached"])
+    }
+  })
+
   check("a read that has to be approved is not answered from what was read before", function* () {
     // `ask` is a writer here; what matters is that `all` does not step around the person.
     const bot = steps(call("ask", "c1", "x"), call("ask", "c2", "x"))
