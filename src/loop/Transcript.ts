@@ -185,9 +185,12 @@ export interface Reply {
 
 type AnyPart = Response.AnyPart
 
+/** More than any request has, and so few that nothing which is summed up from it is too large to be a whole number. */
+const mostTokens = 1_000_000_000
+
 /** A count that can be: what a provider reports beside it is as good as not reported. */
 const isCount = (tokens: number | undefined): tokens is number =>
-  tokens !== undefined && Number.isSafeInteger(tokens) && tokens >= 0
+  tokens !== undefined && Number.isInteger(tokens) && tokens >= 0 && tokens <= mostTokens
 
 /** A usage as it was reported; `undefined` if it is not whole. */
 export const usageOf = (

@@ -19,6 +19,7 @@ import {
   RunStore
 } from "../../src/index.ts"
 import * as Scripted from "../../src/provider/Scripted.ts"
+import * as Tokens from "../../src/provider/Tokens.ts"
 import * as BudgetPool from "../../src/store/BudgetPool.ts"
 import * as MemoryBudgetPool from "../../src/store/MemoryBudgetPool.ts"
 import { ToolPolicy } from "../../src/tool/index.ts"
@@ -623,4 +624,40 @@ describe("a run that spends from a pool, where there is none", () => {
     expect(of(yield* journal("r/c"), "run_resumed")).toEqual(of(before, "run_resumed"))
     expect(JSON.stringify(yield* journal("r"))).toContain("budget pool team")
   })
+})
+
+describe("a usage that cannot be", () => {
+  const impossible = [1e9 + 1, 1e15, Number.MAX_SAFE_INTEGER, 1e21, 1.5, -1]
+  for (const tokens of impossible) {
+    for (const [where, reported] of [
+      ["prompt", { promptTokens: tokens, completionTokens: 5 }],
+      ["completion", { promptTokens: 10, completionTokens: tokens }],
+      ["both", { promptTokens: tokens, completionTokens: tokens }]
+    ] as const) {
+      check(`of ${tokens} tokens (${where}) is counted here, in the run and in the pool`, function* () {
+        yield* Tokens.load
+        const lines = [
+          Scripted.call("read", { q: "x" }),
+          Scripted.call("read", { q: "y" }),
+          Scripted.text("done")
+        ]
+        const handlers = tools.toLayer({
+          read: ({ q }) => Effect.succeed(q),
+          note: ({ q }) => Effect.succeed(q)
+        })
+        const bot = Scripted.layer(Scripted.make("bot", lines), { usage: reported })
+        const agent = Agent.make("a", { toolkit: tools }).pipe(
+          Agent.provide(Layer.mergeAll(handlers, bot, Prices))
+        )
+        const used = Effect.gen(function* () {
+          const { events, exit } = yield* withTime(finish(Agent.run(agent, "go", { runId: "r" })))
+          const { run } = expectTag(exit, "Completed")
+          expect(of(events, "turn").map(({ counted }) => counted)).toEqual([true, true, true])
+          expect(RunState.totals(run).tokens).toBeLessThan(10_000)
+          expect((yield* status).used.tokens).toBe(RunState.totals(run).tokens)
+        })
+        yield* Effect.provide(used, MemoryBudgetPool.layer("team", { turns: 9 }))
+      })
+    }
+  }
 })
