@@ -11,6 +11,7 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Result from "effect/Result"
 import * as Stream from "effect/Stream"
+import * as EvidenceIndex from "../run/EvidenceIndex.ts"
 import { keeps, outOf, reachedFirst } from "../run/Exhaustion.ts"
 import * as Limits from "../run/Limits.ts"
 import type { Message } from "../run/Message.ts"
@@ -28,12 +29,14 @@ import * as Policy from "./Policy.ts"
 import * as PoolClaims from "./PoolClaims.ts"
 import * as ReplyTurn from "./ReplyTurn.ts"
 import type { AnyToolkit } from "./ToolRunner.ts"
-import { type Mirror, mirror, toPrompt, usageOf } from "./Transcript.ts"
+import { type Mirror, mirror, toJson, toPrompt, usageOf } from "./Transcript.ts"
 import * as TurnClaim from "./TurnClaim.ts"
 import * as Words from "./Words.ts"
 
 /** What one driver keeps beside the state for its model calls. */
 export interface Conversation {
+  /** How many replies in a row an error has cut off, where the run could not simply go on from what had come. */
+  broken: number
   readonly mirror: Mirror
   readonly ids: Plan.Ids
   /** The tools as the model is told of them; the loop runs them itself. */
@@ -43,6 +46,7 @@ export interface Conversation {
 
 /** A driver's conversation with the model, from this transcript on. */
 export const converse = (job: Job, desk: Desk.Desk, messages: ReadonlyArray<Message>): Conversation => ({
+  broken: 0,
   desk,
   mirror: mirror(job.tools.tools),
   ids: Plan.ids(messages),
@@ -76,11 +80,13 @@ const internalError = (description: string): AiError.AiError =>
     reason: new AiError.InternalProviderError({ description })
   })
 
+const jsonOf = (value: unknown): string => JSON.stringify(toJson(value)) ?? "something that is no JSON"
+
 /** An error that a provider reports as a part of its stream does not fail the stream: it is made to. */
 const reportedError = (error: unknown): AiError.AiError => {
   if (AiError.isAiError(error)) return error
-  const words = typeof error === "string" ? error : JSON.stringify(error)
-  return internalError(`the provider reported an error in its stream: ${words}`)
+  const words = error instanceof Error ? String(error) : typeof error === "string" ? error : jsonOf(error)
+  return internalError(`the provider reported an error in its stream: ${EvidenceIndex.cut(words, 300)}`)
 }
 
 /** `parts` is where what arrives is put, so that it is known however the request ends. */
@@ -165,14 +171,51 @@ const usageOfError = (error: AiError.AiError): Money.Usage | undefined => {
   return usageOf(usage?.promptTokens, usage?.completionTokens ?? 0)
 }
 
-/** What became of an attempt: how the run ends with it, or whether there is another. */
+/** What became of an attempt: how the run ends with it, or when there is another. */
 interface Came {
   readonly ending?: Ending | undefined
   readonly againInMs?: number
+  /** It was a turn, so that the limits are asked before there is another. */
+  readonly isTurn?: boolean
 }
 
 /** It is over, and what comes next is asked of the limits. */
 const over: Came = {}
+
+/** How long to wait after the `times`th failure, in milliseconds; `undefined` if trying again does not help, or no more. */
+const patience = Effect.fnUntraced(function* (
+  job: Job,
+  error: AiError.AiError,
+  times: number,
+  timeLeft: () => number
+) {
+  if (!error.isRetryable || times > job.policy.modelRetries) return undefined
+  const asked = error.retryAfter === undefined ? undefined : Duration.toMillis(error.retryAfter)
+  const waitMs = asked ?? (yield* Backoff.waitMs(firstWaitMs, times))
+  return waitMs >= timeLeft() || waitMs > longestWaitMs ? undefined : waitMs
+})
+
+/** What follows from an error that has cut off a reply, beside the turn that the reply has become. */
+const afterBroken = Effect.fnUntraced(function* (
+  job: Job,
+  journal: Journal,
+  conversation: Conversation,
+  error: AiError.AiError,
+  purpose: Limits.Purpose,
+  timeLeft: () => number
+) {
+  const againInMs = yield* patience(job, error, ++conversation.broken, timeLeft)
+  const state = journal.state()
+  if (againInMs === undefined) {
+    const came: Came = { ending: endingOf(error, state) }
+    return came
+  }
+  if (Limits.exhausted(state.limits, RunState.used(state, journal.elapsedMs()), purpose) !== undefined)
+    return over
+  yield* journal.commit()
+  const came: Came = { againInMs, isTurn: true }
+  return came
+})
 
 /** Sends a claimed attempt, and writes down what came of it. */
 const send = Effect.fnUntraced(function* (
@@ -224,7 +267,12 @@ const send = Effect.fnUntraced(function* (
   const ms = Math.round(journal.nowMs() - startedMs)
   const { error, parts } = yield* attemptOf(exit, arrived)
   if (error === undefined || parts.some(isContent)) {
-    yield* ReplyTurn.take(job, journal, conversation.ids, { parts, error }, prompt, ms)
+    const goesOn = yield* ReplyTurn.take(job, journal, conversation.ids, { parts, error }, prompt, ms)
+    // A connection that broke in the middle of an answer is no reason to wait: the next one goes on with the answer.
+    if (error !== undefined && !(goesOn && error.isRetryable && error.reason._tag === "NetworkError")) {
+      return yield* afterBroken(job, journal, conversation, error, purpose, timeLeft)
+    }
+    conversation.broken = 0
     return over
   }
 
@@ -239,14 +287,8 @@ const send = Effect.fnUntraced(function* (
     ...(usage === undefined ? undefined : { usage, ...ReplyTurn.costOf(job, job.model, usage) })
   } as const
   const tokens = Money.tokensOf(usage ?? Money.noUsage)
-  const asked = error.retryAfter === undefined ? undefined : Duration.toMillis(error.retryAfter)
-  const retryInMs = asked ?? (yield* Backoff.waitMs(firstWaitMs, attempt))
-  if (
-    !error.isRetryable ||
-    attempt > job.policy.modelRetries ||
-    retryInMs >= timeLeft() ||
-    retryInMs > longestWaitMs
-  ) {
+  const retryInMs = yield* patience(job, error, attempt, timeLeft)
+  if (retryInMs === undefined) {
     journal.stage(failed)
     const came: Came = { ending: endingOf(error, journal.state()) }
     return came
@@ -370,6 +412,6 @@ export const ask = Effect.fnUntraced(function* (
     const came = yield* job.pool === undefined ? tried : fromPool(job, journal, one, tried)
     if (came.againInMs === undefined) return came.ending
     yield* Drain.sleep(came.againInMs)
-    if (Drain.isRequested(yield* Drain.Drain)) return undefined
+    if (came.isTurn === true || Drain.isRequested(yield* Drain.Drain)) return undefined
   }
 })

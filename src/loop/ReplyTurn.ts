@@ -30,13 +30,22 @@ export const costOf = (job: Job, model: string | undefined, usage: Money.Usage) 
 
 /** Whether a reply is whole, so that its calls may run and its text may be the answer. */
 const whyIncomplete = (reply: Reply, error: AiError.AiError | undefined): string | undefined => {
-  if (error !== undefined) return "the connection broke"
+  if (error?.reason._tag === "NetworkError") return "the connection broke"
+  if (error !== undefined) return "the provider reported an error"
   if (reply.finish === "content-filter") return "the provider's content filter"
   if (reply.finish === "length") return "it reached the output limit"
   return reply.finish === "error" ? "the provider reported an error" : undefined
 }
 
-/** Reads what came of an attempt into the transcript, as a `turn` that goes into the store with whatever comes next. */
+/** Whether a part is of a call that the harness has to run, also of one whose arguments were cut off. */
+const asks = (part: Response.AnyPart): boolean =>
+  (part.type === "tool-call" || part.type === "tool-params-start") && part.providerExecuted !== true
+
+/**
+ * Reads what came of an attempt into the transcript, as a `turn` that goes into the store with whatever comes next. Yields
+ * whether the reply goes on in the next one: text that was cut off, or at which the provider has paused. Text beside a
+ * call, or beside what the provider runs before it pauses, is said on the way to that, and belongs to no answer.
+ */
 export const take = Effect.fnUntraced(function* (
   job: Job,
   journal: Journal,
@@ -60,13 +69,18 @@ export const take = Effect.fnUntraced(function* (
   const asked = callsOf({ role: "assistant", content: reply.content }).length
   const calls = yield* Plan.plan(job, callsOf(message))
   const ends = incomplete === undefined && calls.length === 0 && reply.finish !== "pause"
-  const says = () => textOf(message).trim() !== ""
+  const says = textOf(message).trim() !== ""
   const filtered = reply.finish === "content-filter" && attempt.error === undefined
-  const cutOff = incomplete !== undefined && !filtered && says()
+  const paused =
+    incomplete === undefined &&
+    reply.finish === "pause" &&
+    content.every(({ type }) => type === "text" || type === "reasoning")
+  const aside = incomplete !== undefined && says && attempt.parts.some(asks)
+  const cutOff = says && !aside && (paused || (incomplete !== undefined && !filtered))
   // A model that has nothing to say in a handoff has said it: its turns are not spent on asking again.
-  const empty = ends && phase === "investigate" && !says()
+  const empty = !says && (paused || (ends && phase === "investigate"))
   const prose = ends && !empty && job.contract !== undefined && phase === "investigate"
-  const goesOn = cutOff || unfinished !== undefined
+  const goesOn = cutOff || (unfinished !== undefined && !aside)
   const note = filtered
     ? Words.filteredNote(asked)
     : incomplete !== undefined
@@ -92,6 +106,10 @@ export const take = Effect.fnUntraced(function* (
     ms,
     answers: ends && note === undefined,
     ...(cutOff ? { cutOff } : undefined),
+    ...(attempt.error === undefined
+      ? undefined
+      : { error: { reason: attempt.error.reason._tag, detail: attempt.error.message } }),
     ...(note === undefined ? undefined : { note })
   })
+  return cutOff
 })

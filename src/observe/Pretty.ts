@@ -105,7 +105,8 @@ const render = (event: LiveEvent, paint: Paint, width: number, unpriced: boolean
       const tokens = `${count(promptTokens)} + ${count(completionTokens)} tokens`
       const finish = usual.has(event.finish) ? "" : `  ${paint("yellow", clean(event.finish))}`
       const spent = cost({ costUsd: event.totalUsd, unpriced })
-      return `  ${paint("cyan", `turn ${event.turn}`)}  ${paint("dim", `${tokens}  ${spent}`)}${finish}`
+      const why = event.error === undefined ? "" : `  ${paint("dim", short(causeOf(event.error.detail)))}`
+      return `  ${paint("cyan", `turn ${event.turn}`)}  ${paint("dim", `${tokens}  ${spent}`)}${finish}${why}`
     }
     case "turn_failed": {
       const after = event.retryInMs === undefined ? "" : `, again in ${duration(event.retryInMs)}`

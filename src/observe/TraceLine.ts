@@ -63,7 +63,8 @@ const fieldsOf = (event: LiveEvent): Fields | undefined => {
         completion_tokens: completionTokens,
         total_tokens: promptTokens + completionTokens,
         costUsd: event.totalUsd,
-        finish: event.finish
+        finish: event.finish,
+        reason: event.error?.reason
       }
     }
     case "turn_failed":
@@ -150,7 +151,7 @@ const bodiesOf = (event: LiveEvent): Fields | undefined => {
     case "run_resumed":
       return { messages: event.messages }
     case "turn":
-      return { message: event.message, note: event.note }
+      return { message: event.message, note: event.note, detail: event.error?.detail }
     case "turn_failed":
     case "operation_ended":
     case "run_stopped":

@@ -202,6 +202,7 @@ const Turn = event("turn", {
   ms: Schema.Finite,
   answers: Schema.Boolean,
   cutOff: Schema.optionalKey(Schema.Literal(true)),
+  error: Schema.optionalKey(Schema.Struct({ reason: Schema.String, detail: Schema.String })),
   note: Schema.optionalKey(Schema.String)
 })
 

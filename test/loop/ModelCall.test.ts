@@ -4,6 +4,7 @@ import * as LanguageModel from "effect/ai/LanguageModel"
 import type * as Prompt from "effect/ai/Prompt"
 import type * as Response from "effect/ai/Response"
 import * as Cause from "effect/Cause"
+import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
@@ -13,12 +14,15 @@ import * as TestClock from "effect/testing/TestClock"
 import { Agent, type Message, type RunEvent } from "../../src/index.ts"
 import { RequestParams } from "../../src/provider/RequestParams.ts"
 import * as Tokens from "../../src/provider/Tokens.ts"
+import { fold } from "../../src/run/Fold.ts"
 import { load } from "../../src/store/RunStore.ts"
+import * as Audit from "../../src/testing/Audit.ts"
 import {
   awaited,
   call,
   checkEnding,
   disconnect,
+  during,
   fail,
   forked,
   last,
@@ -490,7 +494,7 @@ describe("a reply that is cut off", () => {
       const model = rawModel((_, index) =>
         index === 0
           ? [
-              { type: "text", text: "I wi" },
+              { type: "text", text: "I write it. " },
               {
                 type: "tool-call",
                 id: "c1",
@@ -499,11 +503,11 @@ describe("a reply that is cut off", () => {
               },
               finish("error")
             ]
-          : [{ type: "text", text: "ll not." }, finish("stop")]
+          : [{ type: "text", text: "I did not." }, finish("stop")]
       )
       const done = yield* outcomeDuring(minutes, w.in(Effect.provide(run, model.layer)))
       assert(done._tag === "Completed")
-      assert.strictEqual(done.output, "I will not.")
+      assert.strictEqual(done.output, "I did not.")
       assert.deepStrictEqual(w.work.started, [])
       assert.strictEqual(model.requests.length, 2)
       yield* w.journal()
@@ -648,6 +652,206 @@ describe("a reply that is cut off", () => {
       const stopped = last(yield* w.journal(), "run_stopped")
       assert.include(["provider", "max_turns"], stopped.reason)
       assert.isAbove(stopped.costUsd, 0)
+    })
+  )
+})
+
+describe("an error in the middle of a reply", () => {
+  const textOf = (text: string): ReadonlyArray<Response.StreamPartEncoded> => [
+    { type: "text-start", id: "t" },
+    { type: "text-delta", id: "t", delta: text }
+  ]
+  const thought: ReadonlyArray<Response.StreamPartEncoded> = [
+    { type: "reasoning-start", id: "r" },
+    { type: "reasoning-delta", id: "r", delta: "Hm." }
+  ]
+  const whole: ReadonlyArray<Response.StreamPartEncoded> = [
+    ...textOf("end."),
+    { type: "text-end", id: "t" },
+    finish("stop")
+  ]
+  const failing = (reason: AiError.AiErrorReason) =>
+    Stream.fail(AiError.make({ module: "test", method: "streamText", reason }))
+  const busy = (seconds?: number) =>
+    new AiError.RateLimitError(seconds === undefined ? {} : { retryAfter: Duration.seconds(seconds) })
+  const quota = new AiError.QuotaExhaustedError({})
+  const broke = new AiError.NetworkError({ reason: "TransportError", method: "POST", url: "u" })
+
+  /** A run whose first replies break so, each after the same parts. */
+  const breaking = (
+    errors: ReadonlyArray<AiError.AiErrorReason>,
+    before: ReadonlyArray<Response.StreamPartEncoded> = textOf("half "),
+    bot = agent
+  ) =>
+    Effect.gen(function* () {
+      yield* Tokens.load // what a broken stream has used is counted
+      const w = yield* world([])
+      const model = rawModel(
+        () => [],
+        (_, index) => {
+          const error = errors[index]
+          return error === undefined
+            ? Stream.fromIterable(whole)
+            : Stream.concat(Stream.fromIterable(before), failing(error))
+        }
+      )
+      const streamed = Stream.runDrain(Agent.stream(bot, "go", { runId: "r" }))
+      yield* during(10 * minutes, w.in(Effect.provide(streamed, model.layer)))
+      const events = yield* w.journal()
+      const { findings } = yield* w.in(Audit.run("r"))
+      assert.deepStrictEqual(findings, [])
+      return {
+        events,
+        gaps: gaps(attempts(events)),
+        stopped: last(events, "run_stopped"),
+        state: fold(events)
+      }
+    })
+
+  const final: ReadonlyArray<readonly [string, AiError.AiErrorReason, string]> = [
+    ["a quota", quota, "provider"],
+    ["a key", new AiError.AuthenticationError({ kind: "InvalidKey", description: "no" }), "provider"],
+    ["a request", new AiError.InvalidRequestError({ description: "no" }), "provider_refused"]
+  ]
+  for (const [name, reason, ending] of final) {
+    it.effect(
+      `${name} that the provider turns away ends the run at once, and the reply is kept and paid`,
+      () =>
+        Effect.gen(function* () {
+          const { events, stopped } = yield* breaking(Array.from({ length: 9 }, () => reason))
+          assert.strictEqual(stopped.reason, ending)
+          const turns = of(events, "turn")
+          assert.strictEqual(turns.length, 1)
+          assert.strictEqual(turns[0]?.error?.reason, reason._tag)
+          assert.strictEqual(turns[0]?.error?.detail, stopped.detail)
+          assert.deepStrictEqual(turns[0]?.message.content, [{ type: "text", text: "half " }])
+          assert.isAbove(stopped.costUsd, 0)
+        })
+    )
+  }
+
+  it.effect("429: not before the seconds that Retry-After says, and the answer goes on", () =>
+    Effect.gen(function* () {
+      const { gaps, state } = yield* breaking([busy(30)])
+      assert.strictEqual(gaps.length, 1)
+      assert.isAtLeast(gaps[0] ?? 0, 30_000)
+      assert.strictEqual(state?.result, "half end.")
+    })
+  )
+
+  it.effect("longer than anybody waits: the run stops, and may be resumed", () =>
+    Effect.gen(function* () {
+      const { events, stopped } = yield* breaking([busy(7200)])
+      assert.strictEqual(stopped.reason, "provider")
+      assert.strictEqual(of(events, "turn").length, 1)
+    })
+  )
+
+  it.effect("as many in a row as the policy says, with growing waits", () =>
+    Effect.gen(function* () {
+      const { gaps, stopped } = yield* breaking(Array.from({ length: 9 }, () => busy()))
+      assert.strictEqual(stopped.reason, "provider")
+      assert.strictEqual(gaps.length, 3)
+      for (const [index, gap] of gaps.entries()) assert.isAtLeast(gap, 400 * 2 ** index)
+      const none = yield* breaking(
+        [busy()],
+        undefined,
+        Agent.make("a", { toolkit: Tools, policy: { modelRetries: 0 } })
+      )
+      assert.deepStrictEqual([none.stopped.reason, none.gaps], ["provider", []])
+    })
+  )
+
+  it.effect("no wait is begun for which the limits leave nothing", () =>
+    Effect.gen(function* () {
+      const bot = Agent.make("a", { toolkit: Tools, limits: { turns: 1 } })
+      const { events, stopped } = yield* breaking([busy(30)], undefined, bot)
+      assert.strictEqual(stopped.reason, "max_turns")
+      assert.strictEqual(Date.parse(stopped.at), attempts(events)[0])
+    })
+  )
+
+  it.effect("a connection that breaks in the middle of an answer is no reason to wait, however often", () =>
+    Effect.gen(function* () {
+      const { gaps, state } = yield* breaking(Array.from({ length: 6 }, () => broke))
+      assert.deepStrictEqual(gaps, [0, 0, 0, 0, 0, 0])
+      assert.strictEqual(state?.result, `${"half ".repeat(6)}end.`)
+    })
+  )
+
+  it.effect("a connection that breaks before there is anything to go on with is", () =>
+    Effect.gen(function* () {
+      const { events, gaps, stopped } = yield* breaking(
+        Array.from({ length: 9 }, () => broke),
+        thought
+      )
+      assert.strictEqual(stopped.reason, "provider")
+      assert.isAtMost(of(events, "turn").length, 4)
+      for (const gap of gaps) assert.isAbove(gap, 0)
+    })
+  )
+
+  const cyclic: { self?: unknown } = {}
+  cyclic.self = cyclic
+  const odd: Record<string, readonly [unknown, string]> = {
+    "a cycle": [cyclic, "no JSON"],
+    "a bigint": [{ code: 5n }, "no JSON"],
+    "an Error": [new TypeError("the socket is gone"), "the socket is gone"],
+    "an object": [{ type: "overloaded_error" }, "overloaded_error"],
+    nothing: [undefined, "stream"],
+    "a function": [() => 1, "stream"]
+  }
+  for (const [name, [error, words]] of Object.entries(odd)) {
+    it.effect(`that is ${name} is one of the provider, in words`, () =>
+      Effect.gen(function* () {
+        const w = yield* world([])
+        const model = rawModel(
+          () => [],
+          () => Stream.make<ReadonlyArray<Response.StreamPartEncoded>>({ type: "error", error })
+        )
+        const done = yield* outcomeDuring(
+          minutes,
+          w.in(
+            Effect.provide(
+              Effect.andThen(Stream.runDrain(Agent.stream(agent, "go", { runId: "r" })), run),
+              model.layer
+            )
+          )
+        )
+        assert(done._tag === "ProviderUnavailable", done._tag)
+        assert.include(done.message, words)
+        yield* w.journal()
+      })
+    )
+  }
+})
+
+describe("text beside a call that was cut off", () => {
+  const cutCall: ReadonlyArray<Response.StreamPartEncoded> = [
+    { type: "tool-params-start", id: "c", name: "read_file" },
+    { type: "tool-params-delta", id: "c", delta: '{"path": "a' }
+  ]
+  const says = (id: string, text: string): ReadonlyArray<Response.StreamPartEncoded> => [
+    { type: "text-start", id },
+    { type: "text-delta", id, delta: text },
+    { type: "text-end", id }
+  ]
+  it.effect("is said on the way to it, and no part of the answer", () =>
+    Effect.gen(function* () {
+      yield* Tokens.load // what was cut off is counted
+      const w = yield* world([])
+      const replies = [
+        [...says("1", "half "), finish("length")],
+        [...says("2", "I look. "), ...cutCall, finish("length")],
+        [...says("3", "end"), finish("stop")]
+      ]
+      const model = rawModel(
+        () => [],
+        (_, index) => Stream.fromIterable(replies[index] ?? [])
+      )
+      const streamed = Stream.runDrain(Agent.stream(agent, "go", { runId: "r" }))
+      yield* during(minutes, w.in(Effect.provide(streamed, model.layer)))
+      assert.strictEqual(fold(yield* w.journal())?.result, "end")
     })
   )
 })
@@ -819,18 +1023,83 @@ describe("an odd reply", () => {
     })
   )
 
-  it.effect("a pause is no answer: the model goes on", () =>
+  const search = (pause: boolean): Array<Response.PartEncoded> => [
+    { type: "tool-call", id: "p1", name: "list_files", params: {}, providerExecuted: true },
+    ...(pause
+      ? []
+      : [
+          {
+            type: "tool-result" as const,
+            id: "p1",
+            name: "list_files",
+            isFailure: false,
+            result: ["x.log"],
+            providerExecuted: true
+          }
+        ])
+  ]
+  const pauses: ReadonlyArray<readonly [string, ReadonlyArray<Array<Response.PartEncoded>>, string]> = [
+    [
+      "in the middle of an answer: the answer is the text of both",
+      [[{ type: "text", text: "First half, " }, finish("pause")]],
+      "First half, second half."
+    ],
+    [
+      "beside what the provider runs: what was said on the way to it is no part of the answer",
+      [[{ type: "text", text: "I search." }, ...search(false), finish("pause")]],
+      "second half."
+    ],
+    [
+      "more than once",
+      [
+        [{ type: "text", text: "First, " }, finish("pause")],
+        [{ type: "reasoning", text: "Hm." }, { type: "text", text: "then " }, finish("pause")]
+      ],
+      "First, then second half."
+    ]
+  ]
+  for (const [name, before, output] of pauses) {
+    it.effect(`a pause is no answer, and the model goes on: ${name}`, () =>
+      Effect.gen(function* () {
+        const w = yield* world([])
+        const model = rawModel(
+          (_, index) => before[index] ?? [{ type: "text", text: "second half." }, finish("stop")]
+        )
+        const done = yield* outcomeDuring(minutes, w.in(Effect.provide(run, model.layer)))
+        assert(done._tag === "Completed", done._tag)
+        assert.strictEqual(done.output, output)
+        assert.strictEqual(done.run.turns, before.length + 1)
+        yield* w.journal()
+      })
+    )
+  }
+
+  const emptyPauses: Record<string, Array<Response.PartEncoded>> = {
+    "with nothing in it": [finish("pause")],
+    "with blanks": [{ type: "text", text: " " }, finish("pause")],
+    "with reasoning": [{ type: "reasoning", text: "Hm." }, finish("pause")]
+  }
+  for (const [name, parts] of Object.entries(emptyPauses)) {
+    it.effect(`a pause ${name} brings nothing, and three of them end the run`, () =>
+      Effect.gen(function* () {
+        const w = yield* world([])
+        const model = rawModel(() => parts)
+        const done = yield* outcomeDuring(minutes, w.in(Effect.provide(run, model.layer)))
+        const { turns } = checkEnding(done, yield* w.journal(), "interrupted", "provider")
+        assert.strictEqual(turns, 3)
+      })
+    )
+  }
+
+  it.effect("a pause in the middle of what the provider runs is borne with", () =>
     Effect.gen(function* () {
       const w = yield* world([])
       const model = rawModel((_, index) =>
-        index === 0
-          ? [{ type: "text", text: "Still searching" }, finish("pause")]
-          : [{ type: "text", text: "Found." }, finish("stop")]
+        index < 5 ? [...search(true), finish("pause")] : [{ type: "text", text: "Found." }, finish("stop")]
       )
       const done = yield* outcomeDuring(minutes, w.in(Effect.provide(run, model.layer)))
       assert(done._tag === "Completed", done._tag)
-      assert.strictEqual(done.output, "Found.")
-      assert.strictEqual(done.run.turns, 2)
+      assert.strictEqual(done.run.turns, 6)
       yield* w.journal()
     })
   )

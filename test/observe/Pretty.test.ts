@@ -46,6 +46,16 @@ describe("Pretty", () => {
       "  turn 1  12.3k + 9 tokens  $1.50  length"
     )
     assert.strictEqual(
+      pretty({
+        ...samples.turn,
+        finish: "broken",
+        usage: { promptTokens: 12_345, completionTokens: 9 },
+        totalUsd: 1.5,
+        error: { reason: "QuotaExhaustedError", detail: "ChatCompletions.streamText: Quota exhausted." }
+      }),
+      "  turn 1  12.3k + 9 tokens  $1.50  broken  Quota exhausted."
+    )
+    assert.strictEqual(
       pretty({ ...samples.run_stopped, status: "completed", reason: "answered", turns: 1, costUsd: 0 }),
       "■ completed: answered  1 turn  $0.00"
     )

@@ -106,6 +106,10 @@ describe("TraceLine", () => {
     assert.include(line(samples.turn, { bodies: true }), '"message":{"role":"assistant"')
     assert.include(line(samples.run_started, { bodies: true }), "mentions a timeout")
     assert.include(line(samples.turn_failed, { bodies: true }), '"detail":"slow down"')
+    const broken = { ...samples.turn, error: { reason: "QuotaExhaustedError", detail: "no more" } }
+    assert.include(line(broken), '"reason":"QuotaExhaustedError"')
+    assert.notInclude(line(broken), "no more")
+    assert.include(line(broken, { bodies: true }), '"detail":"no more"')
     assert.include(line(samples.input_required, { bodies: true }), '"question":"Which day?"')
     assert.include(line(samples.input_given, { bodies: true }), '"answer":"Monday"')
     assert.include(line(samples.outcome_resolved, { bodies: true }), '"content":"the file is still there"')

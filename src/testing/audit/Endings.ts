@@ -74,11 +74,11 @@ function* waits(before: Ledger, reason: Reason): Generator<Problem> {
         yield broken(2, "the run waits to be told of an outcome, and none is unknown")
       return
     case "provider":
-      if (before.previous !== "turn_failed" && !givesUp && !below.some((child) => child.reason === reason))
+      if (!before.failed && !givesUp && !below.some((child) => child.reason === reason))
         yield broken(1, "the run waits for its model, and no model call has failed")
       return
     case "provider_refused":
-      if (before.previous !== "turn_failed" && !(givesUp && filtered === replies))
+      if (!before.failed && !(givesUp && filtered === replies))
         yield broken(1, "the model has refused, and no model call has failed")
   }
 }

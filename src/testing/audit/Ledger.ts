@@ -57,6 +57,8 @@ export interface Ledger {
   next: number
   elapsedMs: number
   previous: RunEvent["type"] | undefined
+  /** Whether the last event says that a model call has failed, also in the middle of its reply. */
+  failed: boolean
   stopped: Of<"run_stopped"> | undefined
   /** The tool with which a result has to be submitted, where text does not complete the run. */
   contract: string | undefined
@@ -96,6 +98,7 @@ export const empty = (runId: string): Ledger => ({
   next: 0,
   elapsedMs: 0,
   previous: undefined,
+  failed: false,
   stopped: undefined,
   contract: undefined,
   limits: {},
@@ -382,4 +385,5 @@ export const record = (ledger: Ledger, event: RunEvent): void => {
   ledger.next = event.seq + 1
   ledger.elapsedMs = Math.max(ledger.elapsedMs, event.elapsedMs)
   ledger.previous = event.type
+  ledger.failed = event.type === "turn_failed" || (event.type === "turn" && event.error !== undefined)
 }

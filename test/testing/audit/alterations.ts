@@ -129,6 +129,11 @@ function* turn(event: Of<"turn">, place: Place): Generator<Alteration> {
     event: { ...event, finish: "length" }
   }
   yield { field: "cutOff", verdict: breaksIf(event.answers), event: { ...event, cutOff: true } }
+  yield {
+    field: "error",
+    verdict: "harmless",
+    event: { ...event, error: { reason: "NetworkError", detail: "it broke" } }
+  }
   yield { field: "model", verdict: "harmless", event: { ...event, model: "another" } }
   yield { field: "ms", verdict: "harmless", event: { ...event, ms: event.ms + 1 } }
   yield { field: "counted", verdict: "harmless", event: { ...event, counted: true } }
