@@ -163,7 +163,7 @@ const attempt = (
 
   const preliminary = (output: Output) => publish(ToolOutcome.contentOf(output) ?? "")
   const onEnd = ({ exit, mayRun }: Patience.Ended<Ran, unknown>): ToolOutcome.Outcome => {
-    heard = !mayRun
+    heard = false
     if (mayRun) onDesk.left = true
     if (exit === undefined) return ToolOutcome.ofTimeout(call, limitMs, mayRun)
     const outcome = Exit.isSuccess(exit)

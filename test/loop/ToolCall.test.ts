@@ -24,6 +24,7 @@ import {
   MemoryRunStore,
   type RunEvent,
   RunStore,
+  RunTrace,
   ToolFailure,
   ToolPolicy
 } from "../../src/index.ts"
@@ -909,6 +910,50 @@ describe("CurrentCall", () => {
     expect(yield* timeLeftWith(Timed, { time: "10 seconds" })).toEqual([10_000, 8000])
     expect(yield* timeLeftWith(Limited, { time: "10 seconds" })).toEqual([10_000, 8000])
     expect(yield* timeLeftWith(Limited, { time: "1 minute" })).toEqual([20_000, 18_000])
+  })
+
+  check("a call that is over makes no more progress, whatever it has left running", function* () {
+    const ends: Record<string, Effect.Effect<string, ToolFailure.ToolFailure>> = {
+      succeeds: Effect.succeed("done"),
+      fails: Effect.fail(ToolFailure.recoverable("no")),
+      dies: Effect.die("no"),
+      "is late": Effect.never,
+      "never ends": Effect.uninterruptible(Effect.never)
+    }
+    for (const [how, end] of Object.entries(ends)) {
+      const last = reader("last").annotate(ToolPolicy.Timeout, "20 seconds")
+      const tools = Toolkit.make(reader("t"), last)
+      const handlers = tools.toLayer({
+        t: (_, { preliminary }) =>
+          Effect.gen(function* () {
+            const { progress } = yield* CurrentCall.CurrentCall
+            const tells = Effect.andThen(progress("on its way"), preliminary("half of it"))
+            yield* tells
+            // While the next call runs, while the next model call does, and when all is over.
+            for (const after of ["11 seconds", "20 seconds", "2 minutes"] as const)
+              yield* Effect.forkDetach(Effect.delay(tells, after))
+            return yield* end
+          }),
+        last: () => Effect.as(Effect.sleep("15 seconds"), "done")
+      })
+      const bot = model([call("t", "c1"), call("last", "c2"), Scripted.text("done")])
+      const policy = { toolTimeout: "1 second", interruptGrace: "1 second" } as const
+      const agent = Agent.make("a", { toolkit: tools, policy }).pipe(Agent.provide(handlers))
+      const traced: Array<string> = []
+      const sink = {
+        write: (event: RunEvent.LiveEvent) =>
+          void traced.push("callId" in event ? `${event.type} ${event.callId}` : event.type)
+      }
+      const run = finish(Agent.run(Agent.provide(bot.layer)(agent), "go", { runId: how }))
+      const { exit } = yield* withTime(run).pipe(Effect.provideService(RunTrace.RunTrace, sink))
+      expectTag(exit, "Completed")
+      yield* TestClock.adjust("5 minutes")
+      expect(
+        traced.filter((each) => each === "tool_progress c1"),
+        how
+      ).toHaveLength(2)
+      expect(traced.lastIndexOf("tool_progress c1"), how).toBeLessThan(traced.indexOf("tool_result c1"))
+    }
   })
 
   check("progress and preliminary results reach a watcher, and are not stored", function* () {
