@@ -161,7 +161,8 @@ const userMessage = (message: Prompt.UserMessage): Message =>
       }
     : { role: "user", content: textOf(message.content) }
 
-const assistantMessage = (message: Prompt.AssistantMessage): Message => {
+/** A reply in which there is nothing that this format sends back is left out: strict endpoints refuse an empty message. */
+const assistantMessages = (message: Prompt.AssistantMessage): ReadonlyArray<Message> => {
   const calls: Array<ToolCall> = []
   let replayed: object | undefined
   for (const part of message.content) {
@@ -178,14 +179,10 @@ const assistantMessage = (message: Prompt.AssistantMessage): Message => {
     }
   }
   const text = textOf(message.content)
-  return calls.length === 0
-    ? { role: "assistant", content: text, ...replayed }
-    : {
-        role: "assistant",
-        content: text === "" ? null : text,
-        tool_calls: calls,
-        ...replayed
-      }
+  if (calls.length > 0) {
+    return [{ role: "assistant", content: text === "" ? null : text, tool_calls: calls, ...replayed }]
+  }
+  return text === "" && replayed === undefined ? [] : [{ role: "assistant", content: text, ...replayed }]
 }
 
 const resultText = (result: unknown): string =>
@@ -219,7 +216,7 @@ const encodeMessage = (message: Prompt.Message): ReadonlyArray<Message> => {
     case "user":
       return [userMessage(message)]
     case "assistant":
-      return [assistantMessage(message)]
+      return assistantMessages(message)
     case "tool":
       return toolMessages(message)
   }
@@ -227,7 +224,10 @@ const encodeMessage = (message: Prompt.Message): ReadonlyArray<Message> => {
 
 const encodedMessages = new WeakMap<Prompt.Message, ReadonlyArray<Message>>()
 
-/** The wire messages of a prompt; a tool message becomes one wire message for each of its results. */
+/**
+ * The wire messages of a prompt; a tool message becomes one wire message for each of its results, and a reply without
+ * text, calls and what has to be replayed none.
+ */
 export const messages = (prompt: ReadonlyArray<Prompt.Message>): ReadonlyArray<Message> => {
   const all: Array<Message> = []
   for (const message of prompt) {

@@ -945,13 +945,15 @@ describe("an odd reply", () => {
       })
   )
 
-  it.effect("reasoning alone is no answer, and is sent back", () =>
+  it.effect("reasoning alone is no answer, and no empty message is sent for it", () =>
     Effect.gen(function* () {
       const w = yield* world([text("", { reasoning: "Hm." }), text("done", { reasoning: "Ah." })])
       const done = yield* outcomeDuring(minutes, w.in(run))
       assert(done._tag === "Completed")
       assert.strictEqual(done.output, "done")
       assert.strictEqual(done.run.turns, 2)
+      assert.notInclude(JSON.stringify(w.requests[1]?.messages), "assistant")
+      assert.include(JSON.stringify(done.run.messages), "Hm.")
       yield* w.journal()
     })
   )

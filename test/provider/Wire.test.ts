@@ -88,6 +88,18 @@ describe("Wire", () => {
     )
   })
 
+  it("leaves out a reply of which nothing would be sent", () => {
+    const reasoning = Prompt.makePart("reasoning", { text: "hm" })
+    const own = Prompt.makePart("tool-call", { id: "p", name: "web", params: {}, providerExecuted: true })
+    for (const content of [[], [reasoning], [own, reasoning], [text("")]]) {
+      expect(json(assistant(content))).toBe("[]")
+    }
+    const replayed = { text: "hm", options: Wire.replay({ reasoning_content: "hm" }) }
+    expect(json(assistant([Prompt.makePart("reasoning", replayed)]))).toBe(
+      '[{"role":"assistant","content":"","reasoning_content":"hm"}]'
+    )
+  })
+
   it("leaves out what a provider ran itself", () => {
     const own = Prompt.makePart("tool-call", { id: "p", name: "web", params: {}, providerExecuted: true })
     expect(json(assistant([own, text("A")]))).toBe('[{"role":"assistant","content":"A"}]')
