@@ -82,6 +82,8 @@ const wellFormed = /^[A-Za-z0-9][\w.:-]{0,127}$/
  * Gives out call ids: the provider's if it is well-formed and new in this run, else one made of turn and index.
  */
 export interface Ids {
+  /** Keeps an id that a provider has given to a call of its own, which it must find again as it is. */
+  readonly keep: (id: string) => void
   readonly assign: (given: string, turn: number, index: number) => string
 }
 
@@ -93,6 +95,7 @@ export const ids = (messages: ReadonlyArray<Message>): Ids => {
     for (const part of message.content) if (part.type === "tool-call") used.add(part.id)
   }
   return {
+    keep: (id) => void used.add(id),
     assign: (given, turn, index) => {
       let id = wellFormed.test(given) && !used.has(given) ? given : `${turn}.${index}`
       for (let n = 1; used.has(id); n++) id = `${turn}.${index}.${n}`
@@ -106,12 +109,15 @@ export const ids = (messages: ReadonlyArray<Message>): Ids => {
 export const withIds = (
   content: AssistantMessage["content"],
   turn: number,
-  assign: Ids["assign"]
+  ids: Ids
 ): AssistantMessage["content"] => {
+  for (const part of content) {
+    if (part.type === "tool-call" && part.providerExecuted === true) ids.keep(part.id)
+  }
   let index = 0
   return content.map((part) =>
     part.type === "tool-call" && part.providerExecuted !== true
-      ? { ...part, id: assign(part.id, turn, index++) }
+      ? { ...part, id: ids.assign(part.id, turn, index++) }
       : part
   )
 }

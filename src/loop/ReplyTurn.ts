@@ -63,7 +63,7 @@ export const take = Effect.fnUntraced(function* (
   const { costUsd, ...mark } = costOf(job, model, usage)
   const content =
     incomplete === undefined
-      ? Plan.withIds(reply.content, turn, ids.assign)
+      ? Plan.withIds(reply.content, turn, ids)
       : reply.content.filter((part) => part.type === "text")
   const message = { role: "assistant" as const, content }
   const asked = callsOf({ role: "assistant", content: reply.content }).length

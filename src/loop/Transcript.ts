@@ -222,6 +222,7 @@ export const readReply = (parts: ReadonlyArray<AnyPart>): Reply => {
   const content: Array<Mutable<AssistantMessage["content"][number]>> = []
   const open = new Map<string, { text: string; options?: ProviderOptions }>()
   const ours = new Set<string>()
+  const theirs = new Set<string>()
   const reply: Mutable<Omit<Reply, "content">> = {
     finish: "unknown",
     usage: undefined,
@@ -263,7 +264,7 @@ export const readReply = (parts: ReadonlyArray<AnyPart>): Reply => {
       case "tool-call": {
         const { id, metadata, name, params, providerExecuted } = part
         const executed = providerExecuted ? { providerExecuted } : {}
-        if (!providerExecuted) ours.add(id)
+        ;(providerExecuted ? theirs : ours).add(id)
         content.push({
           type: "tool-call",
           id,
@@ -275,7 +276,7 @@ export const readReply = (parts: ReadonlyArray<AnyPart>): Reply => {
         break
       }
       case "tool-result": {
-        if (part.preliminary || ours.has(part.id)) break
+        if (part.preliminary || (ours.has(part.id) && !theirs.has(part.id))) break
         const { encodedResult, id, isFailure, metadata, name } = part
         const result = bounded(encodedResult ?? null, null)
         content.push({

@@ -147,6 +147,32 @@ describe("a tool that the provider runs itself", () => {
     }
   }
 
+  const looks = (id: string): Response.PartEncoded => ({ type: "tool-call", id, name: "look", params: {} })
+  const sharing: Record<string, ReadonlyArray<ReadonlyArray<Response.PartEncoded>>> = {
+    "an earlier reply": [
+      [search("s1"), hits("s1"), looks("c"), ends("tool-calls")],
+      [looks("s1"), ends("tool-calls")]
+    ],
+    "the same reply, before it": [[search("s1"), looks("s1"), hits("s1"), ends("tool-calls")]],
+    "the same reply, after it": [[looks("s1"), search("s1"), hits("s1"), ends("tool-calls")]]
+  }
+  for (const [where, replies] of Object.entries(sharing)) {
+    check(
+      `has its id and its result for itself, where another call comes with that id: ${where}`,
+      function* () {
+        const bot = packageModel(replies)
+        const { exit } = yield* finish(Agent.run(Agent.provide(bot.layer)(agent), "go"))
+        expectTag(exit, "Completed")
+        const kept = inReplies(exit)
+        const ids = kept.flatMap((part) => (part.type === "tool-call" ? [part.id] : []))
+        expect(new Set(ids).size).toBe(ids.length)
+        expect(kept).toContainEqual(result)
+        expect(kept).toContainEqual(expect.objectContaining({ id: "s1", providerExecuted: true }))
+        expect(Object.keys(results(exit.run.messages))).not.toContain("s1")
+      }
+    )
+  }
+
   check("goes back to the provider with its result, after a resume from the store too", function* () {
     const first = packageModel([
       [search("s1"), hits("s1"), { type: "tool-call", id: "c", name: "look", params: {} }, ends("tool-calls")]
