@@ -6,7 +6,7 @@ import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
-import type { Command, Decide, Numbered } from "../run/Command.ts"
+import { Command, type Decide, type Numbered } from "../run/Command.ts"
 import { isVoid } from "../run/Expiry.ts"
 import { type RunNotFound, RunStore, RunStoreError } from "../store/RunStore.ts"
 import * as Nesting from "./Nesting.ts"
@@ -89,6 +89,20 @@ const firstOf = (
   return undefined
 }
 
+/** A value as it is once a store has kept it, which is as JSON; `undefined` if JSON cannot carry it. */
+const asJson = (value: unknown): Schema.Json | undefined => {
+  try {
+    const text: string | undefined = JSON.stringify(value)
+    return text === undefined ? undefined : JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}
+
+const isCommand = Schema.is(Command)
+
+const invalid = (runId: string, problem: string) => new RunStoreError({ runId, kind: "invalid", problem })
+
 const now = Effect.map(Clock.currentTimeMillis, (ms) => new Date(ms).toISOString())
 
 /**
@@ -96,9 +110,13 @@ const now = Effect.map(Clock.currentTimeMillis, (ms) => new Date(ms).toISOString
  * looked into up to number `after`. The inbox is looked into once more afterwards, for others may have done so at the
  * same moment: of all of them the one with the lowest number was first, and only that one succeeds.
  */
-const say = Effect.fnUntraced(function* (runId: string, after: number, command: Saying, argsDigest?: string) {
+const say = Effect.fnUntraced(function* (runId: string, after: number, said: Saying, argsDigest?: string) {
   const store = yield* RunStore
-  const { callId, type } = command
+  const command = asJson(said)
+  // Whoever is not held by the compiler may say anything, and an inbox has to be read again.
+  if (!isCommand(command))
+    return yield* invalid(runId, "a reason, an answer, a result and a name have to be texts")
+  const { callId, type } = said
   const first = Effect.flatMap(now, (at) =>
     Effect.map(store.inbox(runId, after), (commands) => firstOf(commands, type, callId, argsDigest, at))
   )
@@ -155,8 +173,8 @@ const expiryOf = Effect.fnUntraced(function* (
  * Records a decision about a call that waits for one; the run is resumed separately. A decision is used once, however
  * many people decide, be it at the same moment: the first counts, and whoever comes later is told so with
  * `CallNotPending`. An approval that has expired before the call starts counts for nothing, and the call waits again; one
- * that would expire at once, and arguments nested deeper than a call's may be, are refused (`RunStoreError`, `invalid`).
- * The cost does not depend on the length of the run.
+ * that would expire at once, and arguments nested deeper than a call's may be or that JSON cannot carry, are refused
+ * (`RunStoreError`, `invalid`). The cost does not depend on the length of the run.
  *
  * @example
  * ```ts
@@ -182,7 +200,7 @@ export const decide = (
   Effect.gen(function* () {
     const { argsDigest, inbox } = yield* waiting(call, "decide")
     const { callId, runId } = call
-    const invalid = (problem: string) => new RunStoreError({ runId, kind: "invalid", problem })
+    const refused = (problem: string) => invalid(runId, problem)
     const record = (said: Pick<Decide, "decision" | "args" | "expires" | "reason">) =>
       say(runId, inbox, { type: "decide", callId, argsDigest, ...said, ...options }, argsDigest)
     if (decision._tag === "Reject") {
@@ -191,10 +209,14 @@ export const decide = (
     }
     const { args, expires } = decision
     if (args !== undefined && Nesting.isTooDeep(args)) {
-      return yield* invalid(`the arguments given with the approval are ${Nesting.tooDeep}`)
+      return yield* refused(`the arguments given with the approval are ${Nesting.tooDeep}`)
     }
-    const until = expires === undefined ? undefined : yield* Effect.mapError(expiryOf(expires), invalid)
-    yield* record({ decision: "approved", ...(args === undefined ? undefined : { args }), ...until })
+    const json = asJson(args)
+    if (args !== undefined && json === undefined) {
+      return yield* refused("the arguments given with the approval are what JSON cannot carry")
+    }
+    const until = expires === undefined ? undefined : yield* Effect.mapError(expiryOf(expires), refused)
+    yield* record({ decision: "approved", ...(json === undefined ? undefined : { args: json }), ...until })
   })
 
 /**

@@ -10,6 +10,7 @@ import * as Schema from "effect/Schema"
 import * as SchemaGetter from "effect/SchemaGetter"
 import * as TestClock from "effect/testing/TestClock"
 import { Agent, type RunEvent, RunStore, ToolFailure, ToolPolicy } from "../../src/index.ts"
+import * as Digest from "../../src/loop/Digest.ts"
 import * as Scripted from "../../src/provider/Scripted.ts"
 import {
   call,
@@ -394,6 +395,77 @@ describe("deciding", () => {
       expect(content).toContain("ask y done")
       expect(content).not.toBe("ask y done")
       expect(content).toMatch(/\{"q":"y"\}/)
+    }
+  )
+
+  check(
+    "approve with arguments that are no JSON yet: what runs is what is kept, in every store",
+    function* () {
+      class Path {
+        readonly path = "old.log"
+        toJSON = () => this.path
+      }
+      const given: ReadonlyArray<readonly [unknown, unknown]> = [
+        [{ q: new Date(0) }, { q: "1970-01-01T00:00:00.000Z" }],
+        [{ q: new Path() }, { q: "old.log" }],
+        [{ q: [undefined, Number.NaN] }, { q: [null, null] }],
+        [{ q: new Map([["a", 1]]), p: undefined }, { q: {} }],
+        [new Map([["q", 1]]), {}]
+      ]
+      for (const [n, [args, kept]] of given.entries()) {
+        const ran: Array<unknown> = []
+        const Any = Tool.make("any", {
+          parameters: Schema.Unknown,
+          success: Schema.String,
+          needsApproval: true
+        })
+        const tools = Toolkit.make(Any)
+        const agent = Agent.make("a", { toolkit: tools }).pipe(
+          Agent.provide(
+            tools.toLayer({
+              any: (it) =>
+                Effect.as(
+                  Effect.sync(() => ran.push(it)),
+                  "done"
+                )
+            })
+          ),
+          Agent.provide(once(Scripted.call("any", { q: "x" }, { id: "c" })).layer)
+        )
+        const { exit } = yield* finish(Agent.run(agent, "go", { runId: `r${n}` }))
+        const [asked] = expectTag(exit, "ApprovalRequired").calls
+        yield* Agent.decide(asked, Agent.approve({ args: args as Schema.Json }))
+        const { events, exit: end } = yield* finish(Agent.resume(agent, `r${n}`))
+        expectTag(end, "Completed")
+        expect(ran).toStrictEqual([kept])
+        expect(of(events, "tool_start")[0]?.args).toStrictEqual(kept)
+        expect(of(events, "approval_resolved")[0]?.argsDigest).toBe(Digest.ofArgs(kept as Schema.Json))
+      }
+    }
+  )
+
+  check(
+    "in words, or with arguments, that no store can keep is refused, and the call still waits",
+    function* () {
+      const store = yield* RunStore.RunStore
+      const { agent } = asking(once(call("ask", "c", "x")))
+      const { exit } = yield* run(agent)
+      const [asked] = expectTag(exit, "ApprovalRequired").calls
+      const cyclic: Record<string, unknown> = {}
+      cyclic.self = cyclic
+      const args = [() => 1, Symbol("x"), 10n, { q: 10n }, cyclic].map((args) =>
+        Agent.approve({ args: args as never })
+      )
+      const words = [42, null, {}, 10n, cyclic]
+      const refused = [
+        ...args.map((decision) => Agent.decide(asked, decision)),
+        ...words.map((word) => Agent.decide(asked, Agent.reject(word as never))),
+        ...words.map((by) => Agent.decide(asked, Agent.approve(), { by: by as never }))
+      ]
+      for (const each of refused) expect(yield* Effect.flip(each)).toMatchObject({ kind: "invalid" })
+      expect(yield* store.inbox("r", 0)).toEqual([])
+      yield* Agent.decide(asked, Agent.approve(), { by: undefined as never })
+      expectTag((yield* resume(agent)).exit, "Completed")
     }
   )
 
