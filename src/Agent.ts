@@ -186,7 +186,9 @@ export type Failure<E> = RunExit | RunBusy | RunStoreError | Refused | E
  * of the run, except cancellation, which is interruption of the fiber.
  *
  * A `runId` that is stored already is not started again: the run is taken up where it is, with its own input and with
- * the `limits` given here, and a completed one yields its stored result. `after` starts with the transcript of a completed run: a follow-up, with its own limits.
+ * the `limits` given here, and a completed one yields its stored result. `after` starts with the transcript of a completed
+ * run: a follow-up, with its own limits. Messages that no model would take are refused before anything is stored
+ * (`RunStoreError`, `invalid`): none at all, a call without its result right after it, or a result without its call.
  *
  * @example
  * ```ts

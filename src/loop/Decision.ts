@@ -9,6 +9,7 @@ import * as Schema from "effect/Schema"
 import { Command, type Decide, type Numbered } from "../run/Command.ts"
 import { isVoid } from "../run/Expiry.ts"
 import { type RunNotFound, RunStore, RunStoreError } from "../store/RunStore.ts"
+import * as Json from "./Json.ts"
 import * as Nesting from "./Nesting.ts"
 import * as Words from "./Words.ts"
 
@@ -89,16 +90,6 @@ const firstOf = (
   return undefined
 }
 
-/** A value as it is once a store has kept it, which is as JSON; `undefined` if JSON cannot carry it. */
-const asJson = (value: unknown): Schema.Json | undefined => {
-  try {
-    const text: string | undefined = JSON.stringify(value)
-    return text === undefined ? undefined : JSON.parse(text)
-  } catch {
-    return undefined
-  }
-}
-
 const isCommand = Schema.is(Command)
 
 const invalid = (runId: string, problem: string) => new RunStoreError({ runId, kind: "invalid", problem })
@@ -112,7 +103,7 @@ const now = Effect.map(Clock.currentTimeMillis, (ms) => new Date(ms).toISOString
  */
 const say = Effect.fnUntraced(function* (runId: string, after: number, said: Saying, argsDigest?: string) {
   const store = yield* RunStore
-  const command = asJson(said)
+  const command = Json.kept(said)
   // Whoever is not held by the compiler may say anything, and an inbox has to be read again.
   if (!isCommand(command))
     return yield* invalid(runId, "a reason, an answer, a result and a name have to be texts")
@@ -211,7 +202,7 @@ export const decide = (
     if (args !== undefined && Nesting.isTooDeep(args)) {
       return yield* refused(`the arguments given with the approval are ${Nesting.tooDeep}`)
     }
-    const json = asJson(args)
+    const json = Json.kept(args)
     if (args !== undefined && json === undefined) {
       return yield* refused("the arguments given with the approval are what JSON cannot carry")
     }

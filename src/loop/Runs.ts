@@ -28,6 +28,7 @@ import {
 import { inWorldTime } from "../store/TimeLimit.ts"
 import * as Allowances from "./Allowances.ts"
 import { ambient } from "./Ambient.ts"
+import * as Asked from "./Asked.ts"
 import * as Cancel from "./Cancel.ts"
 import type { Allowance } from "./ChildRun.ts"
 import { type Definition, limitsOf, prepare, readOutput } from "./Definition.ts"
@@ -167,7 +168,7 @@ const opening = Effect.fnUntraced(function* (
   const earlier = options.after === undefined ? [] : yield* transcriptOf(options.after)
   const system: ReadonlyArray<Message> =
     definition.instructions === undefined ? [] : [{ role: "system", content: definition.instructions }]
-  const asked: ReadonlyArray<Message> = typeof input === "string" ? [{ role: "user", content: input }] : input
+  const asked = yield* Asked.messages(runId, input)
   const isTimed = limits.timeMs !== undefined || limits.deadline !== undefined
   const isUnlimited = limits.usd === undefined && !isTimed && around.parent === undefined
   if (isUnlimited && !(yield* sharesMoney(job))) {
