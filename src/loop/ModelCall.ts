@@ -82,24 +82,25 @@ const internalError = (description: string): AiError.AiError =>
 
 const jsonOf = (value: unknown): string => JSON.stringify(toJson(value)) ?? "something that is no JSON"
 
-/** An error that a provider reports as a part of its stream does not fail the stream: it is made to. */
+/** What a provider reports as a part of its stream, or a model fails with whatever its type says, as an error of its kind. */
 const reportedError = (error: unknown): AiError.AiError => {
   if (AiError.isAiError(error)) return error
   const words = error instanceof Error ? String(error) : typeof error === "string" ? error : jsonOf(error)
-  return internalError(`the provider reported an error in its stream: ${EvidenceIndex.cut(words, 300)}`)
+  return internalError(`the provider reported an error: ${EvidenceIndex.cut(words, 300)}`)
 }
 
 /** `parts` is where what arrives is put, so that it is known however the request ends. */
 const streamed = (options: Options, parts: Array<Response.AnyPart>, onText: (delta: string) => void) =>
   LanguageModel.streamText(options).pipe(
     Stream.runForEach((part) => {
+      // It does not fail the stream by itself.
       if (part.type === "error") return Effect.fail(reportedError(part.error))
       parts.push(part)
       if (part.type === "text-delta") onText(part.delta)
       return Effect.void
     }),
     Effect.match({
-      onFailure: (error): ReplyTurn.Attempt => ({ parts, error }),
+      onFailure: (error): ReplyTurn.Attempt => ({ parts, error: reportedError(error) }),
       onSuccess: (): ReplyTurn.Attempt => ({ parts, error: undefined })
     })
   )
@@ -107,7 +108,7 @@ const streamed = (options: Options, parts: Array<Response.AnyPart>, onText: (del
 const whole = (options: Options) =>
   LanguageModel.generateText(options).pipe(
     Effect.match({
-      onFailure: (error): ReplyTurn.Attempt => ({ parts: [], error }),
+      onFailure: (error): ReplyTurn.Attempt => ({ parts: [], error: reportedError(error) }),
       onSuccess: ({ content }): ReplyTurn.Attempt => ({
         parts: content,
         error: undefined

@@ -798,8 +798,8 @@ describe("an error in the middle of a reply", () => {
     "a bigint": [{ code: 5n }, "no JSON"],
     "an Error": [new TypeError("the socket is gone"), "the socket is gone"],
     "an object": [{ type: "overloaded_error" }, "overloaded_error"],
-    nothing: [undefined, "stream"],
-    "a function": [() => 1, "stream"]
+    nothing: [undefined, "null"],
+    "a function": [() => 1, "null"]
   }
   for (const [name, [error, words]] of Object.entries(odd)) {
     it.effect(`that is ${name} is one of the provider, in words`, () =>
@@ -823,6 +823,43 @@ describe("an error in the middle of a reply", () => {
         yield* w.journal()
       })
     )
+  }
+})
+
+describe("a model that fails with what is no error of a model", () => {
+  const odd: Record<string, unknown> = {
+    "a text": "gone",
+    nothing: undefined,
+    "an object": { message: "gone" }
+  }
+  for (const [name, error] of Object.entries(odd)) {
+    for (const before of [[], ["half "]]) {
+      it.effect(`${name}, after ${before.length} parts: is unavailable, and has no bug`, () =>
+        Effect.gen(function* () {
+          yield* Tokens.load // what a broken stream has used is counted
+          const w = yield* world([])
+          const failure = Effect.fail(error) as Effect.Effect<never>
+          const parts = before.map((delta) => ({ type: "text-delta", id: "t", delta }) as const)
+          const start = before.map(() => ({ type: "text-start", id: "t" }) as const)
+          const stream = Stream.concat(
+            Stream.fromIterable([...start, ...parts]),
+            Stream.fromEffectDrain(failure)
+          )
+          const model = Layer.effect(
+            LanguageModel.LanguageModel,
+            LanguageModel.make({ generateText: () => failure, streamText: () => stream })
+          )
+          const streamed = Effect.andThen(Stream.runDrain(Agent.stream(agent, "go", { runId: "r" })), run)
+          const done = yield* outcomeDuring(minutes, w.in(Effect.provide(streamed, model)))
+          checkEnding(done, yield* w.journal(), "interrupted", "provider")
+          const whole = yield* outcomeDuring(
+            minutes,
+            w.in(Effect.provide(Agent.run(agent, "go", { runId: "w" }), model))
+          )
+          assert.strictEqual(whole._tag, "ProviderUnavailable")
+        })
+      )
+    }
   }
 })
 
