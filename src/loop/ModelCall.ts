@@ -1,8 +1,7 @@
 /**
  * One turn's model call: claimed before it is sent, tried again where that helps, and read into the transcript.
  */
-import * as AiError from "effect/ai/AiError"
-import * as LanguageModel from "effect/ai/LanguageModel"
+import type * as AiError from "effect/ai/AiError"
 import type * as Prompt from "effect/ai/Prompt"
 import type * as Response from "effect/ai/Response"
 import * as Cause from "effect/Cause"
@@ -10,8 +9,6 @@ import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Result from "effect/Result"
-import * as Stream from "effect/Stream"
-import * as EvidenceIndex from "../run/EvidenceIndex.ts"
 import { keeps, outOf, reachedFirst } from "../run/Exhaustion.ts"
 import * as Limits from "../run/Limits.ts"
 import type { Message } from "../run/Message.ts"
@@ -28,8 +25,9 @@ import * as Plan from "./Plan.ts"
 import * as Policy from "./Policy.ts"
 import * as PoolClaims from "./PoolClaims.ts"
 import * as ReplyTurn from "./ReplyTurn.ts"
+import * as Request from "./Request.ts"
 import type { AnyToolkit } from "./ToolRunner.ts"
-import { type Mirror, mirror, toJson, toPrompt, usageOf } from "./Transcript.ts"
+import { type Mirror, mirror, toPrompt, usageOf } from "./Transcript.ts"
 import * as TurnClaim from "./TurnClaim.ts"
 import * as Words from "./Words.ts"
 
@@ -63,69 +61,6 @@ interface Claimed extends PoolClaims.Claim {
   readonly purpose: Limits.Purpose
   /** What the model is told with it, if anything. */
   readonly note: string | undefined
-}
-
-interface Options {
-  readonly prompt: Prompt.Prompt
-  readonly toolkit: AnyToolkit
-  readonly disableToolCallResolution: true
-  readonly toolCallValidation: "deferred"
-  readonly toolChoice: LanguageModel.ToolChoice<string>
-}
-
-const internalError = (description: string): AiError.AiError =>
-  AiError.make({
-    module: "checkrein",
-    method: "ModelCall",
-    reason: new AiError.InternalProviderError({ description })
-  })
-
-const jsonOf = (value: unknown): string => JSON.stringify(toJson(value)) ?? "something that is no JSON"
-
-/** What a provider reports as a part of its stream, or a model fails with whatever its type says, as an error of its kind. */
-const reportedError = (error: unknown): AiError.AiError => {
-  if (AiError.isAiError(error)) return error
-  const words = error instanceof Error ? String(error) : typeof error === "string" ? error : jsonOf(error)
-  return internalError(`the provider reported an error: ${EvidenceIndex.cut(words, 300)}`)
-}
-
-/** `parts` is where what arrives is put, so that it is known however the request ends. */
-const streamed = (options: Options, parts: Array<Response.AnyPart>, onText: (delta: string) => void) =>
-  LanguageModel.streamText(options).pipe(
-    Stream.runForEach((part) => {
-      // It does not fail the stream by itself.
-      if (part.type === "error") return Effect.fail(reportedError(part.error))
-      parts.push(part)
-      if (part.type === "text-delta") onText(part.delta)
-      return Effect.void
-    }),
-    Effect.match({
-      onFailure: (error): ReplyTurn.Attempt => ({ parts, error: reportedError(error) }),
-      onSuccess: (): ReplyTurn.Attempt => ({ parts, error: undefined })
-    })
-  )
-
-const whole = (options: Options) =>
-  LanguageModel.generateText(options).pipe(
-    Effect.match({
-      onFailure: (error): ReplyTurn.Attempt => ({ parts: [], error: reportedError(error) }),
-      onSuccess: ({ content }): ReplyTurn.Attempt => ({
-        parts: content,
-        error: undefined
-      })
-    })
-  )
-
-/** What a request came to that has ended by itself. An interruption from inside is a failure: nobody has stopped the run. */
-const attemptOf = (
-  exit: Exit.Exit<ReplyTurn.Attempt>,
-  parts: ReadonlyArray<Response.AnyPart>
-): Exit.Exit<ReplyTurn.Attempt> => {
-  if (Exit.isSuccess(exit)) return exit
-  const others = exit.cause.reasons.filter((reason) => !Cause.isInterruptReason(reason))
-  return others.length > 0
-    ? Exit.failCause(Cause.fromReasons(others))
-    : Exit.succeed({ parts, error: internalError("the model call was interrupted from inside") })
 }
 
 /** Whether a part is something that the model has said, so that the attempt counts as a turn. */
@@ -227,7 +162,7 @@ const send = Effect.fnUntraced(function* (
 ) {
   const prompt = conversation.mirror.of(journal.state().messages)
   const startedMs = journal.nowMs()
-  const options: Options = {
+  const options: Request.Options = {
     prompt,
     toolkit: conversation.toolkit,
     disableToolCallResolution: true,
@@ -237,7 +172,7 @@ const send = Effect.fnUntraced(function* (
   const arrived: Array<Response.AnyPart> = []
   let heard = true
   const unprobed = job.isStreamed()
-    ? streamed(options, arrived, (delta) => {
+    ? Request.streamed(options, arrived, (delta) => {
         if (!heard) return
         journal.publish({
           type: "text_delta",
@@ -247,7 +182,7 @@ const send = Effect.fnUntraced(function* (
           delta
         })
       })
-    : whole(options)
+    : Request.whole(options)
   const request = job.probe.model(journal.runId, unprobed)
   const timeLeft = () => Limits.timeLeftMs(journal.state().limits, journal.elapsedMs(), purpose)
   const exit = yield* Patience.run(request, {
@@ -266,7 +201,7 @@ const send = Effect.fnUntraced(function* (
     return over
   }
   const ms = Math.round(journal.nowMs() - startedMs)
-  const { error, parts } = yield* attemptOf(exit, arrived)
+  const { error, parts } = yield* Request.attemptOf(exit, arrived)
   if (error === undefined || parts.some(isContent)) {
     const goesOn = yield* ReplyTurn.take(job, journal, conversation.ids, { parts, error }, prompt, ms)
     // A connection that broke in the middle of an answer is no reason to wait: the next one goes on with the answer.

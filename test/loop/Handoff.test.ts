@@ -54,7 +54,7 @@ interface Options {
 
 const Cause = Schema.Struct({ cause: Schema.String.annotate({ description: "The code path." }) })
 
-const limitMs = 8000
+const limitMs = 20_000
 
 /** A run of the investigator over these replies, each of which costs ten cents and 110 tokens. */
 const investigate = (

@@ -26,7 +26,7 @@ import { checkLaws, checkTranscript, checkWire } from "./laws.ts"
 
 type Body = () => Generator<Effect.Effect<unknown, unknown, RunStore.RunStore | Scope.Scope>, unknown, never>
 
-const limitMs = 8000
+const limitMs = 20_000
 
 /** A test on the test clock with an empty store in memory. */
 export const check = (name: string, body: Body): void =>
