@@ -15,6 +15,7 @@ import * as Agent from "./Agent.ts"
 import * as Drivers from "./loop/Drivers.ts"
 import type { Message } from "./run/Message.ts"
 import type { LiveEvent } from "./run/RunEvent.ts"
+import { BudgetPool } from "./store/BudgetPool.ts"
 import {
   type ListOptions,
   type RunBusy,
@@ -274,9 +275,14 @@ const make = Effect.fnUntraced(function* <
     answer: (runId, answer, options) => inStore(Agent.answer(runId, answer, options)),
     resolve: (call, resolution, options) => inStore(Agent.resolve(call, resolution, options)),
     cancel: (runId, reason) =>
-      Effect.suspend(() => {
+      Effect.gen(function* () {
         drivers.forget(runId)
-        return inStore(Agent.cancel(runId, reason))
+        const cancelled = inStore(Agent.cancel(runId, reason))
+        const root = yield* inStore(rootOf(runId))
+        // Whoever drives it has its budget, and is told at once.
+        if (drivers.has(root.runId) || (yield* store.isDriven(root.runId))) return yield* cancelled
+        const pool = yield* drivers.poolFor(root)
+        return yield* pool === undefined ? cancelled : Effect.provideService(cancelled, BudgetPool, pool)
       }),
     resume: (runId, options = {}) =>
       Effect.gen(function* () {

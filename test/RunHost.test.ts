@@ -31,7 +31,7 @@ import * as MemoryBudgetPool from "../src/store/MemoryBudgetPool.ts"
 import * as NodeSqlite from "../src/store/NodeSqlite.ts"
 import * as SqlRunStore from "../src/store/SqlRunStore.ts"
 import { checkLaws } from "./loop/laws.ts"
-import { settle, withTime } from "./loop/support.ts"
+import { crashing, settle, withTime } from "./loop/support.ts"
 import { describeStores } from "./store/stores.ts"
 
 const usage = { promptTokens: 10, completionTokens: 5 }
@@ -1199,6 +1199,80 @@ describe("budget", () => {
           expect((yield* host.ended("left")).status).toBe("completed")
         })
       )
+    }))
+
+  for (const whose of ["the run's", "the one around the host"] as const) {
+    test(`(${whose}) hears of the model call that was lost when a host stops what a dead process has left`, () =>
+      Effect.gen(function* () {
+        const { handlers } = yield* workshop
+        const { pools } = yield* tenants
+        const agent = priced([read("a"), read("b"), Scripted.text("done")], handlers)
+        let isDead = false
+        const dying = {
+          ...pools.a,
+          settle: (...claim: Parameters<typeof pools.a.settle>) =>
+            isDead ? Effect.void : pools.a.settle(...claim)
+        }
+        const run = Agent.run(agent, "go", { runId: "r", tags: ["a"] }).pipe(
+          Effect.provideService(BudgetPool.BudgetPool, dying)
+        )
+        const before = (event: RunEvent.RunEvent) => {
+          isDead ||= event.type === "turn" && event.turn === 2
+          return isDead
+        }
+        yield* Effect.exit(crashing(run, { before }))
+        const used = Effect.map(pools.a.status, ({ used: { tokens, turns } }) => ({ tokens, turns }))
+        expect(yield* used).toEqual({ tokens: 15, turns: 1 })
+        const around = Context.make(BudgetPool.BudgetPool, whose === "the run's" ? pools.b : pools.a)
+        const budget = () => Effect.succeed(whose === "the run's" ? pools.a : undefined)
+        yield* withHost([agent], { budget }, (host) => host.cancel("r", "enough")).pipe(
+          Effect.provideContext(around)
+        )
+        const { promptTokens, completionTokens, turns } = yield* RunStore.load("r").pipe(
+          Effect.map(({ state }) => ({ ...state.usage, turns: state.turns }))
+        )
+        expect(yield* used).toEqual({ tokens: promptTokens + completionTokens, turns })
+      }))
+  }
+
+  test("that never says which it is holds a place for a while only, and no Stop", () =>
+    Effect.gen(function* () {
+      const { handlers } = yield* workshop
+      const { pools } = yield* tenants
+      const agent = priced([Scripted.text("done")], handlers)
+      const budget = ({ tags: [pool] }: RunHost.Hosted) =>
+        pool === "never" ? Effect.never : pool === "gone" ? Effect.interrupt : Effect.succeed(pools.a)
+      yield* withHost([agent], { budget, concurrency: 1 }, (host) =>
+        Effect.gen(function* () {
+          for (const [runId, kind] of [
+            ["never", "timed_out"],
+            ["gone", "unavailable"]
+          ] as const) {
+            const left = Agent.create(agent, "go", { runId, tags: [runId] })
+            yield* Effect.provideService(left, BudgetPool.BudgetPool, pools.a)
+            const starting = Effect.flip(host.start("payer", "go", { runId: `${runId}2`, tags: [runId] }))
+            expect(yield* withTime(starting)).toMatchObject({ _tag: "RunStoreError", kind })
+          }
+          expect([...(yield* host.recover)].sort()).toEqual(["gone", "never"])
+          yield* host.start("payer", "go", { runId: "r", tags: ["a"] })
+          expect(yield* withTime(host.ended("r"))).toMatchObject({ status: "completed" })
+          yield* withTime(host.cancel("never", "enough"))
+          expect(yield* host.ended("never")).toMatchObject({ reason: "cancelled" })
+        })
+      )
+    }))
+})
+
+describe("a host that is closed", () => {
+  test("drives nothing any more, and holds nobody up who waits for that", () =>
+    Effect.gen(function* () {
+      const { handlers } = yield* workshop
+      const agent = agentOf("a", [Scripted.text("done")], handlers)
+      const host = yield* withHost([agent], {}, Effect.succeed)
+      yield* host.start("a", "go", { runId: "r" })
+      expect(yield* host.ended("r")).toMatchObject({ status: "running" })
+      yield* host.resume("r")
+      expect(yield* host.ended("r")).toMatchObject({ status: "running" })
     }))
 })
 

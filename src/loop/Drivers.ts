@@ -16,10 +16,12 @@ import type { Message } from "../run/Message.ts"
 import { isRunExit } from "../run/RunExit.ts"
 import type { RunState } from "../run/RunState.ts"
 import { BudgetPool, type BudgetPoolError } from "../store/BudgetPool.ts"
-import { RunStore, type RunStoreError, type RunSummary } from "../store/RunStore.ts"
+import { RunStore, RunStoreError, type RunSummary } from "../store/RunStore.ts"
+import { atMost } from "../store/TimeLimit.ts"
 import { type Agent, definitionOf } from "./AgentHandle.ts"
 import { ambient } from "./Ambient.ts"
 import { Drain } from "./Drain.ts"
+import { appendTimeout } from "./Journal.ts"
 import * as Live from "./Live.ts"
 import * as PoolClaims from "./PoolClaims.ts"
 import * as Runs from "./Runs.ts"
@@ -60,6 +62,7 @@ export interface Options<R = never> {
 }
 
 type Store = RunStore["Service"]
+type Pool = BudgetPool["Service"]
 
 /** An agent of a host. */
 export type Driven = Agent<unknown, never, unknown>
@@ -119,19 +122,29 @@ export const make = Effect.fnUntraced(function* <R>(
       Context.add(Context.add(context, Drain, drain), RunStore, given)
     )
 
+  /** The budget that a run shares, as the host says; `undefined` is the one around it, if there is one. */
+  const poolOf = (run: Hosted): Effect.Effect<Pool | undefined, RunStoreError | InvalidLimits> => {
+    if (budget === undefined) return Effect.undefined
+    const failed = (kind: "timed_out" | "unavailable", problem: string, cause?: unknown) =>
+      Effect.fail(new RunStoreError({ runId: run.runId, kind, problem, cause }))
+    return ambient(budget(run)).pipe(
+      Effect.catchTag("BudgetPoolError", (error) => Effect.fail(PoolClaims.stopped(run.runId)(error))),
+      // Whoever waits for it has a place that others wait for.
+      atMost(appendTimeout, () => failed("timed_out", "the host's `budget` has not said which it is")),
+      Effect.catchCauseIf(Cause.hasInterruptsOnly, (cause) =>
+        failed("unavailable", "the host's `budget` was interrupted from inside", cause)
+      )
+    )
+  }
+
   /** Does something for a run with the budget that it shares. */
   const within = <A, E>(
     run: Hosted,
     effect: Effect.Effect<A, E, unknown>
   ): Effect.Effect<A, E | RunStoreError | InvalidLimits> =>
-    budget === undefined
-      ? ambient(effect)
-      : ambient(budget(run)).pipe(
-          Effect.catchTag("BudgetPoolError", (error) => Effect.fail(PoolClaims.stopped(run.runId)(error))),
-          Effect.flatMap((pool) =>
-            pool === undefined ? ambient(effect) : Effect.provideService(ambient(effect), BudgetPool, pool)
-          )
-        )
+    Effect.flatMap(poolOf(run), (pool) =>
+      pool === undefined ? ambient(effect) : Effect.provideService(ambient(effect), BudgetPool, pool)
+    )
 
   const isLeaving = Effect.sync(() => Deferred.isDoneUnsafe(drain))
 
@@ -210,6 +223,8 @@ export const make = Effect.fnUntraced(function* <R>(
   const submit = (agent: Driven, runId: string, how: Drive): Effect.Effect<void> =>
     Effect.suspend(() => {
       if (drivers.has(runId)) return Effect.void
+      // Nothing begins any more in a host that is closed, and nobody would ever be done with it.
+      if (Deferred.isDoneUnsafe(drain)) return Effect.sync(() => live.forget(runId))
       const driver: Driver = { done: Deferred.makeUnsafe(), from: undefined, how, next: undefined }
       drivers.set(runId, driver)
       return Effect.asVoid(here(FiberSet.run(fibers, drive(agent, runId, driver))))
@@ -283,6 +298,20 @@ export const make = Effect.fnUntraced(function* <R>(
         if (leaves && status !== "running") driver.next = how
         return Effect.void
       }),
+    /**
+     * The budget that a run nobody drives is stopped with, so that it hears of the model call that was lost: a Stop does
+     * not depend on it.
+     */
+    poolFor: ({ agent, runId, tags = [] }: RunSummary): Effect.Effect<Pool | undefined> =>
+      here(poolOf({ runId, agent, tags })).pipe(
+        Effect.catch((error) =>
+          Effect.as(
+            Effect.logWarning(`run ${runId} is stopped without its budget, which cannot be had`, error),
+            undefined
+          )
+        ),
+        Effect.map((pool) => pool ?? Context.getOrUndefined(context, BudgetPool))
+      ),
     /** Forgets what was asked for of a run that is stopped now. */
     forget: (runId: string): void => {
       const driver = drivers.get(runId)
