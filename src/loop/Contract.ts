@@ -9,8 +9,9 @@ import * as Schema from "effect/Schema"
 import * as SchemaAST from "effect/SchemaAST"
 import type * as RunEvent from "../run/RunEvent.ts"
 import { Purpose } from "../tool/ToolPolicy.ts"
+import * as Json from "./Json.ts"
 import * as ToolRunner from "./ToolRunner.ts"
-import { toJson } from "./Transcript.ts"
+
 import * as Words from "./Words.ts"
 
 /** A contract, made once for an agent. */
@@ -38,7 +39,7 @@ const longestSchema = 8000
 
 /** What a tool takes as a JSON Schema, unless that is long, or the tool's parameters have none. */
 const schemaOf = (tool: Tool.Any): Schema.Json | undefined => {
-  const schema = Result.try(() => toJson(Tool.getJsonSchema(tool)))
+  const schema = Result.try(() => Json.kept(Tool.getJsonSchema(tool), null))
   if (Result.isFailure(schema) || schema.success === undefined) return undefined
   return JSON.stringify(schema.success).length > longestSchema ? undefined : schema.success
 }

@@ -12,6 +12,7 @@ import { RequestParams } from "../provider/RequestParams.ts"
 import * as Tokens from "../provider/Tokens.ts"
 import * as Limits from "../run/Limits.ts"
 import { callsOf, textOf } from "../run/Message.ts"
+import type * as RunExit from "../run/RunExit.ts"
 import type { RunState } from "../run/RunState.ts"
 import { BudgetPool } from "../store/BudgetPool.ts"
 import * as Contract from "./Contract.ts"
@@ -38,10 +39,7 @@ export interface Definition {
 }
 
 /** Reads a run's result as the agent's output. */
-export const readOutput = (
-  definition: Definition,
-  state: RunState
-): Effect.Effect<unknown, OutputMismatch> => {
+const readOutput = (definition: Definition, state: RunState): Effect.Effect<unknown, OutputMismatch> => {
   const { contract } = definition
   if (contract === undefined) return Effect.succeed(state.result ?? "")
   return contract.read(state.result).pipe(
@@ -55,6 +53,13 @@ export const readOutput = (
     )
   )
 }
+
+/** What a completed run comes to. */
+export const completed = (
+  definition: Definition,
+  run: RunState
+): Effect.Effect<RunExit.Completed<unknown>, OutputMismatch> =>
+  Effect.map(readOutput(definition, run), (output) => ({ _tag: "Completed", output, run }))
 
 // Reading limits takes as long as a tenth of a turn, and most runs have those of their agent.
 const read = new WeakMap<Definition, ReturnType<typeof Limits.fromInput>>()

@@ -11,9 +11,9 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Stream from "effect/Stream"
 import * as EvidenceIndex from "../run/EvidenceIndex.ts"
+import * as Json from "./Json.ts"
 import type * as ReplyTurn from "./ReplyTurn.ts"
 import type { AnyToolkit } from "./ToolRunner.ts"
-import { toJson } from "./Transcript.ts"
 
 /** What is asked of the model. */
 export interface Options {
@@ -31,7 +31,8 @@ const internalError = (description: string): AiError.AiError =>
     reason: new AiError.InternalProviderError({ description })
   })
 
-const jsonOf = (value: unknown): string => JSON.stringify(toJson(value)) ?? "something that is no JSON"
+const jsonOf = (value: unknown): string =>
+  JSON.stringify(Json.kept(value, null)) ?? "something that is no JSON"
 
 /** What a provider reports as a part of its stream, or a model fails with whatever its type says, as an error of its kind. */
 const reportedError = (error: unknown): AiError.AiError => {

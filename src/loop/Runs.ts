@@ -31,7 +31,7 @@ import { ambient } from "./Ambient.ts"
 import * as Asked from "./Asked.ts"
 import * as Cancel from "./Cancel.ts"
 import type { Allowance } from "./ChildRun.ts"
-import { type Definition, limitsOf, prepare, readOutput } from "./Definition.ts"
+import { completed, type Definition, limitsOf, prepare } from "./Definition.ts"
 import { Drain, isRequested } from "./Drain.ts"
 import * as Inbox from "./Inbox.ts"
 import type { Job } from "./Job.ts"
@@ -285,14 +285,7 @@ const finish = Effect.fnUntraced(function* (
   around: Surroundings
 ) {
   const run = yield* heed(lease, definition, stopped, around)
-  if (run.status === "completed") {
-    const completed: Finished = {
-      _tag: "Completed",
-      output: yield* readOutput(definition, run),
-      run
-    }
-    return completed
-  }
+  if (run.status === "completed") return yield* completed(definition, run)
   // A Stop of the fiber does not come here. What was cancelled before it was driven, or left by its driver, is one too.
   if (run.reason === "cancelled") return yield* Effect.failCause(Cancel.interruption(run.detail ?? ""))
   if (run.status === "running")

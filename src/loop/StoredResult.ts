@@ -2,9 +2,8 @@
  * The answer of a run that has completed, read from its journal alone.
  */
 import * as Effect from "effect/Effect"
-import type * as RunExit from "../run/RunExit.ts"
 import { load, RunStore } from "../store/RunStore.ts"
-import { type Definition, readOutput } from "./Definition.ts"
+import { completed, type Definition } from "./Definition.ts"
 import { AgentMismatch, RunNotCompleted } from "./Refused.ts"
 
 /** Reads the answer of a completed run. What cannot be had is found out from the summary, which is small. */
@@ -15,11 +14,6 @@ export const read = Effect.fnUntraced(function* (definition: Definition, runId: 
     return yield* new AgentMismatch({ runId, agent: definition.name, problem: `it is a run of ${agent}` })
   }
   if (status !== "completed") return yield* new RunNotCompleted({ runId, status })
-  const { state: run } = yield* load(runId)
-  const completed: RunExit.Completed<unknown> = {
-    _tag: "Completed",
-    output: yield* readOutput(definition, run),
-    run
-  }
-  return completed
+  const { state } = yield* load(runId)
+  return yield* completed(definition, state)
 })

@@ -21,11 +21,11 @@ import * as Digest from "./Digest.ts"
 import * as EvidenceNotes from "./EvidenceNotes.ts"
 import type { Job } from "./Job.ts"
 import type { Journal } from "./Journal.ts"
+import * as Json from "./Json.ts"
 import * as Operations from "./Operations.ts"
 import * as Signature from "./Signature.ts"
 import { type Fields, resultOf } from "./ToolResult.ts"
 import type { Output, Ran } from "./ToolRunner.ts"
-import { toJson } from "./Transcript.ts"
 import * as Words from "./Words.ts"
 
 /**
@@ -54,12 +54,12 @@ export const contentOf = ({ encodedResult, modelOutput }: Output): string | unde
       .join("\n")
   }
   if (typeof encodedResult === "string") return encodedResult
-  const json = toJson(encodedResult)
+  const json = Json.kept(encodedResult, null)
   return json === undefined ? undefined : JSON.stringify(json)
 }
 
 const inJson = (value: unknown): string => {
-  const json = toJson(value)
+  const json = Json.kept(value, null)
   return json === undefined ? "a value that JSON cannot carry" : JSON.stringify(json)
 }
 

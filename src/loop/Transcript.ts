@@ -154,16 +154,6 @@ export const mirror = (known: Names): Mirror => {
   }
 }
 
-/** A value as JSON would carry it; `undefined` if it cannot, as with a cycle or a bigint. */
-export const toJson = (value: unknown): Schema.Json | undefined => {
-  try {
-    const text = JSON.stringify(value)
-    return text === undefined ? null : JSON.parse(text)
-  } catch {
-    return undefined
-  }
-}
-
 /** What a model or its provider has written, with words in its place if it is nested too deep to be walked through. */
 const bounded = (value: unknown, otherwise: Schema.Json): Schema.Json => {
   try {

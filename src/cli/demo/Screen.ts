@@ -13,16 +13,13 @@ const count = (tokens: number): string => tokens.toLocaleString("en-US")
 
 const plural = (amount: number, one: string): string => `${amount} ${one}${amount === 1 ? "" : "s"}`
 
+type Spent = Pick<
+  Demo.Outcome,
+  "turns" | "toolRuns" | "promptTokens" | "completionTokens" | "costUsd" | "unpriced" | "ms"
+>
+
 /** What a run has used, in one line. */
-export const spent = (of: {
-  readonly turns: number
-  readonly toolRuns: number
-  readonly promptTokens: number
-  readonly completionTokens: number
-  readonly costUsd: number
-  readonly unpriced?: true
-  readonly ms: number
-}): string =>
+export const spent = (of: Spent): string =>
   [
     plural(of.turns, "turn"),
     plural(of.toolRuns, "tool run"),

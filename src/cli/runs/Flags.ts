@@ -14,13 +14,19 @@ import * as Store from "../Store.ts"
 /** Where the runs are, and for whom the result is. */
 const common = { store: Store.flag, json: Output.json }
 
+/** A flag that takes a text, and need not be given. */
+const text = (name: string, metavar: string, what: string) =>
+  Flag.optional(Flag.String(name).pipe(Flag.withMetavar(metavar), Flag.withDescription(what)))
+
+/** A flag that is given or not. */
+const yes = (name: string, what: string) =>
+  Flag.Boolean(name).pipe(Flag.withDescription(what), Flag.withDefault(false))
+
 /** The run that is meant. */
 const id = Argument.String("id").pipe(Argument.withDescription("The run's id"))
 
-const driving = { agent, model, ...LimitFlags.flags, ...common, trace }
-
 /** With what a run is driven on. */
-export interface Driving extends Command.Config.Infer<typeof driving> {}
+const driving = { agent, model, ...LimitFlags.flags, ...common, trace }
 
 /** Which runs are meant, by what they are. */
 const filters = {
@@ -32,16 +38,8 @@ const filters = {
     "budget_exceeded",
     "interrupted"
   ]).pipe(Flag.withDescription("Only runs that stand there"), Flag.optional),
-  of: Flag.String("agent").pipe(
-    Flag.withMetavar("NAME"),
-    Flag.withDescription("Only runs of the agent with this name"),
-    Flag.optional
-  ),
-  tag: Flag.String("tag").pipe(
-    Flag.withMetavar("TAG"),
-    Flag.withDescription("Only runs that were started with this tag"),
-    Flag.optional
-  )
+  of: text("agent", "NAME", "Only runs of the agent with this name"),
+  tag: text("tag", "TAG", "Only runs that were started with this tag")
 }
 
 const age: Amount.Kind = { ...Amount.time, expected: 'an age such as 12h, 30d or "2 weeks"' }
@@ -55,11 +53,7 @@ export const list = {
     "Only runs that were started longer ago than this, such as 30d"
   ),
   newerThan: Amount.optional("newer-than", age, "Only runs that were started since, such as 12h"),
-  after: Flag.String("after").pipe(
-    Flag.withMetavar("ID"),
-    Flag.withDescription("Only runs that come after this one in the list"),
-    Flag.optional
-  ),
+  after: text("after", "ID", "Only runs that come after this one in the list"),
   limit: Amount.flag("limit", Amount.positive, "How many runs (default: 50)").pipe(Flag.withDefault(50)),
   ...common
 }
@@ -68,23 +62,12 @@ export interface List extends Command.Config.Infer<typeof list> {}
 /** Of `checkrein runs show`. */
 export const show = {
   id,
-  events: Flag.Boolean("events").pipe(
-    Flag.withDescription("Show the journal as well"),
-    Flag.withDefault(false)
-  ),
-  full: Flag.Boolean("full").pipe(
-    Flag.withDescription("Show every message in full"),
-    Flag.withDefault(false)
-  ),
-  handoff: Flag.Boolean("handoff").pipe(
-    Flag.withDescription("Print what the run hands over, and nothing else, as Markdown"),
-    Flag.withDefault(false)
-  ),
-  follow: Flag.Boolean("follow").pipe(
-    Flag.withDescription(
-      "Show what happens, as it comes, until the run stops; with --json each stored event on a line of its own"
-    ),
-    Flag.withDefault(false)
+  events: yes("events", "Show the journal as well"),
+  full: yes("full", "Show every message in full"),
+  handoff: yes("handoff", "Print what the run hands over, and nothing else, as Markdown"),
+  follow: yes(
+    "follow",
+    "Show what happens, as it comes, until the run stops; with --json each stored event on a line of its own"
   ),
   agent,
   ...common
@@ -98,15 +81,8 @@ export interface Audit extends Command.Config.Infer<typeof audit> {}
 /** Of `checkrein runs resume`. */
 export const resume = {
   id,
-  message: Flag.String("message").pipe(
-    Flag.withMetavar("TEXT"),
-    Flag.withDescription("The answer to the run's question, or something to tell the model"),
-    Flag.optional
-  ),
-  force: Flag.Boolean("force").pipe(
-    Flag.withDescription("Take up a run that has failed"),
-    Flag.withDefault(false)
-  ),
+  message: text("message", "TEXT", "The answer to the run's question, or something to tell the model"),
+  force: yes("force", "Take up a run that has failed"),
   ...driving
 }
 export interface Resume extends Command.Config.Infer<typeof resume> {}
@@ -142,10 +118,7 @@ export const remove = {
     age,
     "All runs that nothing has happened to for longer than this, such as 30d"
   ),
-  all: Flag.Boolean("all").pipe(
-    Flag.withDescription("All runs that the other flags name, of any age"),
-    Flag.withDefault(false)
-  ),
+  all: yes("all", "All runs that the other flags name, of any age"),
   ...filters,
   ...common
 }
@@ -156,16 +129,9 @@ const call = Argument.String("call").pipe(
   Argument.optional
 )
 
-const by = Flag.String("by").pipe(
-  Flag.withMetavar("NAME"),
-  Flag.withDescription("Who decides (default: the user of the operating system)"),
-  Flag.optional
-)
+const by = text("by", "NAME", "Who decides (default: the user of the operating system)")
 
-const resumeToo = Flag.Boolean("resume").pipe(
-  Flag.withDescription("Resume the run at once"),
-  Flag.withDefault(false)
-)
+const resumeToo = yes("resume", "Resume the run at once")
 
 const saying = { by, resume: resumeToo, ...driving }
 
@@ -186,11 +152,7 @@ const lifetime: Amount.Kind = {
 /** Of `checkrein runs approve`. */
 export const approve = {
   ...deciding,
-  args: Flag.String("args").pipe(
-    Flag.withMetavar("JSON"),
-    Flag.withDescription("Run the call with these arguments instead"),
-    Flag.optional
-  ),
+  args: text("args", "JSON", "Run the call with these arguments instead"),
   expires: Amount.optional(
     "expires",
     lifetime,
@@ -202,11 +164,7 @@ export interface Approve extends Command.Config.Infer<typeof approve> {}
 /** Of `checkrein runs reject`. */
 export const reject = {
   ...deciding,
-  reason: Flag.String("reason").pipe(
-    Flag.withMetavar("TEXT"),
-    Flag.withDescription("What the model is told"),
-    Flag.optional
-  )
+  reason: text("reason", "TEXT", "What the model is told")
 }
 export interface Reject extends Command.Config.Infer<typeof reject> {}
 
@@ -226,10 +184,6 @@ export const resolve = {
   outcome: Argument.Literals("outcome", ["happened", "did-not-happen"]).pipe(
     Argument.withDescription("What became of it: happened or did-not-happen")
   ),
-  result: Flag.String("result").pipe(
-    Flag.withMetavar("TEXT"),
-    Flag.withDescription("What the call has brought, for the model"),
-    Flag.optional
-  )
+  result: text("result", "TEXT", "What the call has brought, for the model")
 }
 export interface Resolve extends Command.Config.Infer<typeof resolve> {}
