@@ -4,7 +4,6 @@
 import * as Cause from "effect/Cause"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
-import * as Option from "effect/Option"
 import * as Stream from "effect/Stream"
 import type { Cancel, Numbered } from "../run/Command.ts"
 import type { Ending } from "../run/NextStep.ts"
@@ -60,10 +59,10 @@ export const among = (
 export const received = Effect.fnUntraced(function* (journal: Journal) {
   const store = yield* RunStore
   const inbox = store.watchInbox(journal.runId, journal.state().inbox)
-  const stop = among(
-    Option.toArray(yield* Stream.runHead(Stream.filter(inbox, (each) => isCancel(each.command))))
+  yield* Stream.runForEach(inbox, ({ command }) =>
+    isCancel(command) ? Effect.failCause(interruption(command.reason)) : Effect.void
   )
-  return yield* stop === undefined ? Effect.never : Effect.failCause(interruption(stop.reason))
+  return yield* Effect.never
 })
 
 /**

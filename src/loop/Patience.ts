@@ -36,23 +36,42 @@ export interface Options<A, E, B> {
 const orLonger = <A>(effect: Effect.Effect<A>, ms: number): Effect.Effect<unknown> =>
   ms === Number.POSITIVE_INFINITY ? effect : Effect.timeoutOption(effect, ms)
 
+/** What a worker and whoever waits for it share. */
+interface Shared<A, E> {
+  readonly fiber: Fiber.Fiber<A, E>
+  /** How the work came back, as soon as it is. */
+  readonly exit: () => Exit.Exit<A, E> | undefined
+  /** Done when the work is back, or late. */
+  readonly over: Deferred.Deferred<void>
+}
+
+/** Whatever has woken this fiber comes to its own end first. */
+const oneStep = Effect.promise(() => Promise.resolve())
+
 const waitFor = Effect.fnUntraced(function* <A, E, B>(
-  fiber: Fiber.Fiber<A, E>,
-  back: Deferred.Deferred<Exit.Exit<A, E>>,
+  { exit, fiber, over }: Shared<A, E>,
   restore: <C>(effect: Effect.Effect<C>) => Effect.Effect<C>,
   { graceMs, limitMs, name, onEnd }: Options<A, E, B>
 ) {
+  // One fiber for the time, where a race would need two.
+  const timer =
+    limitMs === Number.POSITIVE_INFINITY
+      ? undefined
+      : yield* Effect.forkDetach(Effect.andThen(Effect.sleep(limitMs), Deferred.succeed(over, undefined)), {
+          startImmediately: true
+        })
   // Back, late, or interrupted: an interruption is taken up again when the mask ends.
-  yield* Effect.exit(restore(orLonger(Deferred.await(back), limitMs)))
-  const cut = !Deferred.isDoneUnsafe(back)
-  if (cut) fiber.interruptUnsafe(yield* Effect.fiberId)
+  yield* Effect.exit(restore(Deferred.await(over)))
+  timer?.interruptUnsafe()
+  const back = exit()
+  if (back === undefined) fiber.interruptUnsafe(yield* Effect.fiberId)
   // Work that is back is over one step later, or when what it has left running is.
-  else yield* Effect.yieldNow
+  else yield* oneStep
   if (fiber.pollUnsafe() === undefined) yield* orLonger(Fiber.await(fiber), graceMs())
   const mayRun = fiber.pollUnsafe() === undefined
   if (mayRun)
     yield* Effect.logWarning(`${name} does not end when it is interrupted, and may still be running`)
-  return onEnd({ exit: cut ? undefined : yield* Deferred.await(back), mayRun })
+  return onEnd({ exit: back, mayRun })
 })
 
 /**
@@ -64,12 +83,16 @@ export const run = <A, E, B, R>(
   options: Options<A, E, B>
 ): Effect.Effect<B, never, R> =>
   Effect.uninterruptibleMask((restore) => {
-    const back = Deferred.makeUnsafe<Exit.Exit<A, E>>()
-    const working = Effect.onExit(work, (exit) => Deferred.succeed(back, exit))
+    const over = Deferred.makeUnsafe<void>()
+    let back: Exit.Exit<A, E> | undefined
+    const working = Effect.onExit(work, (exit) => {
+      back = exit
+      return Deferred.succeed(over, undefined)
+    })
     return Effect.flatMap(Effect.forkDetach(working, { startImmediately: true }), (fiber) => {
       const exit = fiber.pollUnsafe()
       return exit === undefined
-        ? waitFor(fiber, back, restore, options)
+        ? waitFor({ fiber, over, exit: () => back }, restore, options)
         : Effect.sync(() => options.onEnd({ exit, mayRun: false }))
     })
   })

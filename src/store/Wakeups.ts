@@ -4,6 +4,7 @@
  * Waking says only that there may be something new; what is new is always read from the store. So a wake-up may come
  * too often and from anywhere, this process or another, and no event can be lost or seen twice.
  */
+import * as Arr from "effect/Array"
 import * as Effect from "effect/Effect"
 import * as Latch from "effect/Latch"
 import type * as Scope from "effect/Scope"
@@ -85,15 +86,14 @@ export const follow = <A, E>(
           // Closed before the read: what is stored while we read opens it again, so the wait below cannot miss it.
           latch.closeUnsafe()
           const items = yield* options.read(position)
-          const last = items.at(-1)
-          if (last !== undefined) {
-            position = options.after(last)
+          if (Arr.isReadonlyArrayNonEmpty(items)) {
+            position = options.after(Arr.lastNonEmpty(items))
             return items
           }
           yield* latch.await
         }
       })
-      return Stream.flattenIterable(Stream.fromEffectRepeat(next))
+      return Stream.fromPull(Effect.succeed(next))
     })
   )
 
