@@ -2,13 +2,12 @@
  * How a run that is not running is told: in a sentence, as JSON, and with the commands by which it goes on.
  */
 
-import { cost } from "../observe/Pretty.ts"
 import { lastWords } from "../run/Answer.ts"
 import { actionsOf, hasTold, resumeOf } from "../run/GoingOn.ts"
 import * as Handoff from "../run/Handoff.ts"
 import { countsAsFree } from "../run/HandoffText.ts"
 import type { Resource } from "../run/Limits.ts"
-import { plain, words } from "../run/PlainText.ts"
+import { cost, plain, words } from "../run/PlainText.ts"
 import * as RunExit from "../run/RunExit.ts"
 import { isAtLimit, type RunState } from "../run/RunState.ts"
 import * as HandoffScreen from "./HandoffScreen.ts"

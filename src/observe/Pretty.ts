@@ -54,20 +54,6 @@ const line = (
   return text === undefined ? undefined : "  ".repeat(depth(event.runId)) + text
 }
 
-/** What a run has cost, in words that claim no more than is known: a turn of unknown price may have cost anything. */
-export const cost = ({
-  costUsd,
-  unpriced
-}: {
-  readonly costUsd: number
-  readonly unpriced?: boolean | undefined
-}): string =>
-  unpriced !== true
-    ? PlainText.dollars(costUsd)
-    : costUsd === 0
-      ? "not priced"
-      : `${PlainText.dollars(costUsd)} + unpriced`
-
 /** Whether colours are welcome on a stream of this process: it is a terminal, and `NO_COLOR` is not set. */
 export const colorsOn = (stream: "stdout" | "stderr"): Effect.Effect<boolean> =>
   Effect.sync(() => {
@@ -104,7 +90,7 @@ const render = (event: LiveEvent, paint: Paint, width: number, unpriced: boolean
       const { completionTokens, promptTokens } = event.usage
       const tokens = `${count(promptTokens)} + ${count(completionTokens)} tokens`
       const finish = usual.has(event.finish) ? "" : `  ${paint("yellow", clean(event.finish))}`
-      const spent = cost({ costUsd: event.totalUsd, unpriced })
+      const spent = PlainText.cost({ costUsd: event.totalUsd, unpriced })
       const why = event.error === undefined ? "" : `  ${paint("dim", short(causeOf(event.error.detail)))}`
       return `  ${paint("cyan", `turn ${event.turn}`)}  ${paint("dim", `${tokens}  ${spent}`)}${finish}${why}`
     }
@@ -176,7 +162,7 @@ const stopped = (event: Of<"run_stopped">, paint: Paint, width: number, unpriced
   const colour = event.status === "completed" ? "green" : event.status === "failed" ? "red" : "yellow"
   const end = paint(colour, `■ ${words(event.status)}: ${words(event.reason)}`)
   const turns = `${event.turns} ${event.turns === 1 ? "turn" : "turns"}`
-  const spent = paint("dim", `${turns}  ${cost({ costUsd: event.costUsd, unpriced })}`)
+  const spent = paint("dim", `${turns}  ${PlainText.cost({ costUsd: event.costUsd, unpriced })}`)
   const detail = event.status === "completed" ? "" : `  ${shorten(event.detail, width)}`
   const alive = event.operations?.length ?? 0
   const goOn =

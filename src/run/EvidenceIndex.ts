@@ -5,7 +5,7 @@
 import * as Schema from "effect/Schema"
 import * as PlainText from "./PlainText.ts"
 import { CallEffect, type Evidence } from "./RunEvent.ts"
-import { childId, type PendingCall, type RunState } from "./RunState.ts"
+import { childId, type Finding, type PendingCall, type RunState } from "./RunState.ts"
 
 /** A call, its arguments as JSON text, cut when they are long. */
 export const Call = Schema.Struct({ callId: Schema.String, tool: Schema.String, args: Schema.String })
@@ -52,12 +52,13 @@ export type Observation = typeof Observation.Type
 
 /**
  * A run that a call has started: what it has cost by now (USD), whether it brought an answer, and how that, or what was
- * told in its place, begins.
+ * told in its place, begins. With `unpriced`, some of it has no known price, and counts as free.
  */
 export const Child = Schema.Struct({
   runId: Schema.String,
   ...Call.fields,
   costUsd: Schema.Finite,
+  unpriced: Schema.optionalKey(Schema.Literal(true)),
   standing: Schema.Literals(["answered", "no_answer", "not_over"]),
   result: Schema.optionalKey(Schema.String)
 })
@@ -72,6 +73,11 @@ export interface EvidenceIndex {
   readonly observations: ReadonlyArray<Observation>
   readonly children: ReadonlyArray<Child>
 }
+
+const costOf = ({ childCostUsd, childUnpriced }: Pick<Finding, "childCostUsd" | "childUnpriced">) =>
+  childCostUsd === undefined
+    ? undefined
+    : { costUsd: childCostUsd, ...(childUnpriced === undefined ? undefined : { unpriced: childUnpriced }) }
 
 /** A text of at most so many characters; of a longer one its beginning, and how long it is. */
 export const cut = (text: string, most: number): string =>
@@ -148,15 +154,16 @@ export const of = (state: RunState): EvidenceIndex => {
   }
 
   for (const finding of state.findings) {
-    const { callId, childCostUsd, digest, effect, evidence, ok, tool } = finding
+    const { callId, digest, effect, evidence, ok, tool } = finding
+    const cost = costOf(finding)
     const call = inShort(finding)
     report(callId, tool, evidence)
-    if (childCostUsd !== undefined) {
+    if (cost !== undefined) {
       const answer = results.get(callId)
       children.push({
         runId: childId(state.runId, callId),
         ...call,
-        costUsd: childCostUsd,
+        ...cost,
         standing: ok ? "answered" : "no_answer",
         ...(answer === undefined ? undefined : { result: cut(answer, most.answer) })
       })
@@ -175,11 +182,12 @@ export const of = (state: RunState): EvidenceIndex => {
   }
   for (const call of state.pending) {
     report(call.callId, call.tool, call.evidence ?? [])
-    if (call.childCostUsd === undefined) continue
+    const cost = costOf(call)
+    if (cost === undefined) continue
     children.push({
       runId: call.suspension?.runId ?? childId(state.runId, call.callId),
       ...inShort(call),
-      costUsd: call.childCostUsd,
+      ...cost,
       standing: "not_over"
     })
   }

@@ -6,7 +6,7 @@
  */
 
 import type * as Handoff from "./Handoff.ts"
-import { dollars, plain, words } from "./PlainText.ts"
+import { cost, dollars, plain, words } from "./PlainText.ts"
 import { isAtLimit } from "./RunState.ts"
 
 const titles = [
@@ -154,9 +154,9 @@ const children: Record<Handoff.Child["standing"], string> = {
 }
 
 const child = (run: Handoff.Child): string => {
-  const { costUsd, result = "", runId, standing } = run
+  const { result = "", runId, standing } = run
   const said = result.trim() === "" ? "" : `: ${code(result)}`
-  return item(`run ${code(runId)} (${called(run)}) ${children[standing]}, ${dollars(costUsd)}${said}`)
+  return item(`run ${code(runId)} (${called(run)}) ${children[standing]}, ${cost(run)}${said}`)
 }
 
 /** What is said of the money that a run has used whose model has no known price. */

@@ -28,7 +28,8 @@ const chargeChild = (
   if (call === undefined || childCostUsd === undefined) return
   draft.costUsd = Money.add(draft.costUsd, Money.subtract(childCostUsd, call.childCostUsd ?? 0))
   draft.childTokens += childTokens - (call.childTokens ?? 0)
-  replace(draft, callId, (pending) => ({ ...pending, childCostUsd, childTokens }))
+  const unpriced = childUnpriced === undefined ? undefined : { childUnpriced }
+  replace(draft, callId, (pending) => ({ ...pending, childCostUsd, childTokens, ...unpriced }))
 }
 
 /** Messages from outside wait until every call has its result: nothing may stand between the two. */
@@ -54,7 +55,7 @@ const letGo = (call: PendingCall): PendingCall =>
 
 const found = (
   { args, callId, effect, tool }: PendingCall,
-  brought: Pick<Finding, "ok" | "digest" | "evidence" | "childCostUsd">
+  brought: Pick<Finding, "ok" | "digest" | "evidence" | "childCostUsd" | "childUnpriced">
 ): Finding => ({ callId, tool, args, effect, ...brought })
 
 /** Notes of a call that has its result what it brought, or that it was asked for in vain. */
@@ -66,13 +67,14 @@ const note = (draft: Draft, call: PendingCall, event: Of<"tool_result">): void =
     draft.refused = [...draft.refused, { callId, tool, args }]
   }
   if (disposition !== "executed") return
-  const childCostUsd = event.childCostUsd ?? call.childCostUsd
+  const { childCostUsd = call.childCostUsd, childUnpriced = call.childUnpriced } = event
   draft.findings.push(
     found(call, {
       ok,
       evidence,
       ...(digest === undefined ? undefined : { digest }),
-      ...(childCostUsd === undefined ? undefined : { childCostUsd })
+      ...(childCostUsd === undefined ? undefined : { childCostUsd }),
+      ...(childUnpriced === undefined ? undefined : { childUnpriced })
     })
   )
 }

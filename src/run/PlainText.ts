@@ -12,6 +12,16 @@ export const words = (name: string): string => name.replaceAll("_", " ")
 /** An amount of USD: six digits after the point, which shows a single cheap turn, and no zeros after the cents. */
 export const dollars = (usd: number): string => `$${usd.toFixed(6).replace(/(\.\d\d\d*?)0+$/, "$1")}`
 
+/** What a run has cost, in words that claim no more than is known: a turn of unknown price may have cost anything. */
+export const cost = ({
+  costUsd,
+  unpriced
+}: {
+  readonly costUsd: number
+  readonly unpriced?: boolean | undefined
+}): string =>
+  unpriced !== true ? dollars(costUsd) : costUsd === 0 ? "not priced" : `${dollars(costUsd)} + unpriced`
+
 /** The beginning of a text: at most so many UTF-16 units, and no half of a character at its end. */
 export const head = (text: string, most: number): string => {
   const cut = text.slice(0, most)

@@ -50,13 +50,14 @@ export const PendingCall = Schema.Struct({
   holdUsd: Schema.optionalKey(Schema.Finite),
   holdTokens: Schema.optionalKey(Schema.Natural),
   childCostUsd: Schema.optionalKey(Schema.Finite),
-  childTokens: Schema.optionalKey(Schema.Natural)
+  childTokens: Schema.optionalKey(Schema.Natural),
+  childUnpriced: Schema.optionalKey(Schema.Literal(true))
 })
 export type PendingCall = typeof PendingCall.Type
 
 /**
  * A call that was executed: what it brought, by digest, what its tool says that it has seen, and the cost (USD) of the
- * child run that it was, if it was one.
+ * child run that it was, if it was one; `childUnpriced` if some of that has no known price.
  */
 export const Finding = Schema.Struct({
   callId: Schema.String,
@@ -66,7 +67,8 @@ export const Finding = Schema.Struct({
   ok: Schema.Boolean,
   digest: Schema.optionalKey(Schema.String),
   evidence: Schema.Array(Evidence),
-  childCostUsd: Schema.optionalKey(Schema.Finite)
+  childCostUsd: Schema.optionalKey(Schema.Finite),
+  childUnpriced: Schema.optionalKey(Schema.Literal(true))
 })
 export type Finding = typeof Finding.Type
 

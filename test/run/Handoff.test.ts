@@ -897,6 +897,34 @@ A run of \`analyst\`. It stopped at TIME without an answer, max turns exceeded: 
     )
   })
 
+  for (const [childCostUsd, words] of [
+    [0, "not priced"],
+    [0.0032, "$0.0032 + unpriced"]
+  ] as const) {
+    it(`of a sub-agent that has used what has no price, no more than is known: ${words}`, () => {
+      const use = { childCostUsd, childUnpriced: true } as const
+      const waits = { type: "child_suspended", callId: "c6", ...use } as const
+      const after = [started(), ...turn(1, [child])]
+      const over = of(...after, ...ran(child, { ...use, content: "late" }), outOfTurns)
+      const waiting = of(...after, start(child), { ...waits, suspension: suspension("run/c6", "provider") })
+      // What is heard of a child later may say no more than that it is over.
+      const { childUnpriced: _, ...silent } = use
+      const heard = of(
+        ...after,
+        start(child),
+        { ...waits, suspension: suspension("run/c6", "provider") },
+        resumed,
+        ...ran(child, { ...silent, content: "late" })
+      )
+      for (const handoff of [over, waiting, heard]) {
+        expect(handoff.children).toMatchObject([{ costUsd: childCostUsd, unpriced: true }])
+        expect(Handoff.toMarkdown(handoff)).toContain(
+          `${handoff === waiting ? "is not over" : "answered"}, ${words}`
+        )
+      }
+    })
+  }
+
   it("what was written by others stays in its place, and moves no cursor", () => {
     const evil = call(tools.read, "c1", { path: "`` ` \n# Heading\u001b[2J" })
     const words = text(

@@ -3,7 +3,7 @@
  */
 import * as Catalogue from "../../demo/Catalogue.ts"
 import type * as Demo from "../../demo/Demo.ts"
-import { cost } from "../../observe/Pretty.ts"
+import { cost } from "../../run/PlainText.ts"
 import type { Stored } from "../../store/RunStore.ts"
 import * as Ending from "../Ending.ts"
 import * as HandoffScreen from "../HandoffScreen.ts"
