@@ -16,17 +16,17 @@ import { useOf } from "./ChildRun.ts"
 import type { Job } from "./Job.ts"
 import * as Journal from "./Journal.ts"
 import * as PoolClaims from "./PoolClaims.ts"
+import { resultOf } from "./ToolResult.ts"
 import * as Words from "./Words.ts"
 
 type Pooled = Pick<Job, "pool">
 
 /** What the run in a call has used and the call has not told: its driver has died, or somebody else has driven it. */
 export const newUse = (call: RunState.PendingCall, child: RunState.RunState): ReadonlyArray<Body> => {
-  const { callId, childCostUsd = 0, childTokens = 0, tool } = call
+  const { childCostUsd = 0, childTokens = 0, tool } = call
   const use = useOf(child)
   if (use.childCostUsd === childCostUsd && use.childTokens === childTokens) return []
-  const content = Words.cancelled(tool)
-  return [{ type: "tool_result", callId, tool, content, ok: false, ms: 0, disposition: "cancelled", ...use }]
+  return [resultOf(call, { content: Words.cancelled(tool), disposition: "cancelled", ...use })]
 }
 
 /** A call may have been claimed, and its run not have begun. */
