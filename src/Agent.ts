@@ -30,8 +30,10 @@ import * as Contract from "./loop/Contract.ts"
 import * as Policy from "./loop/Policy.ts"
 import * as Provided from "./loop/Provided.ts"
 import type { AgentMismatch, OutputMismatch, Refused, RunNotCompleted } from "./loop/Refused.ts"
+import type { ResumeOptions } from "./loop/Resume.ts"
 import * as Runs from "./loop/Runs.ts"
 import * as StoredResult from "./loop/StoredResult.ts"
+import { alone } from "./loop/Surroundings.ts"
 import * as ToolRunner from "./loop/ToolRunner.ts"
 import type { LimitsInput } from "./run/Limits.ts"
 import type { Message } from "./run/Message.ts"
@@ -67,7 +69,8 @@ export {
   RunNotCompleted,
   UnpricedModel
 } from "./loop/Refused.ts"
-export type { ResumeOptions, RunOptions } from "./loop/Runs.ts"
+export type { ResumeOptions } from "./loop/Resume.ts"
+export type { RunOptions } from "./loop/Runs.ts"
 
 /** What an agent may be given besides its name. */
 export interface Options<Tools extends Record<string, Tool.Any>, TE, TR, Out extends Schema.Top> {
@@ -208,7 +211,7 @@ export const run = <A, E, R>(
   input: string | ReadonlyArray<Message>,
   options: Runs.RunOptions = {}
 ): Effect.Effect<Completed<A>, Failure<E>, R | RunStore> =>
-  typed<A, E, R>(Runs.run(definitionOf(agent), input, options, Runs.alone))
+  typed<A, E, R>(Runs.run(definitionOf(agent), input, options, alone))
 
 /**
  * Takes a stopped run up again, or one whose process has died. A completed run yields its stored result; a failed one
@@ -234,9 +237,9 @@ export const run = <A, E, R>(
 export const resume = <A, E, R>(
   agent: Agent<A, E, R>,
   runId: string,
-  options: Runs.ResumeOptions = {}
+  options: ResumeOptions = {}
 ): Effect.Effect<Completed<A>, Failure<E>, R | RunStore> =>
-  typed<A, E, R>(Runs.resume(definitionOf(agent), runId, options, Runs.alone))
+  typed<A, E, R>(Runs.resume(definitionOf(agent), runId, options, alone))
 
 /**
  * Stores a run without driving it, and yields its id: `resume` drives it, here or in another process, and `RunHost` takes

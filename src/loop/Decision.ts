@@ -11,6 +11,7 @@ import { isVoid } from "../run/Expiry.ts"
 import { type RunNotFound, RunStore, RunStoreError } from "../store/RunStore.ts"
 import * as Json from "./Json.ts"
 import * as Nesting from "./Nesting.ts"
+import { now } from "./Now.ts"
 import * as Words from "./Words.ts"
 
 /** What a person decides about a call. */
@@ -93,8 +94,6 @@ const firstOf = (
 const isCommand = Schema.is(Command)
 
 const invalid = (runId: string, problem: string) => new RunStoreError({ runId, kind: "invalid", problem })
-
-const now = Effect.map(Clock.currentTimeMillis, (ms) => new Date(ms).toISOString())
 
 /**
  * Puts a command about a call into the inbox of its run, where nobody has said the same sort of thing since it was last

@@ -1,6 +1,7 @@
 /**
  * An agent as it was defined, its types erased, and how it is made ready to run where it is run.
  */
+import * as LanguageModel from "effect/ai/LanguageModel"
 import * as Model from "effect/ai/Model"
 import * as Telemetry from "effect/ai/Telemetry"
 import * as Effect from "effect/Effect"
@@ -8,7 +9,7 @@ import * as Option from "effect/Option"
 import type * as Schema from "effect/Schema"
 import * as RunSpans from "../observe/RunSpans.ts"
 import { PriceBook } from "../provider/PriceBook.ts"
-import { RequestParams } from "../provider/RequestParams.ts"
+import { CapsOutput, RequestParams } from "../provider/RequestParams.ts"
 import * as Tokens from "../provider/Tokens.ts"
 import * as Limits from "../run/Limits.ts"
 import { callsOf, textOf } from "../run/Message.ts"
@@ -18,8 +19,9 @@ import { BudgetPool } from "../store/BudgetPool.ts"
 import * as Contract from "./Contract.ts"
 import type { Job } from "./Job.ts"
 import type * as Policy from "./Policy.ts"
+import * as PoolClaims from "./PoolClaims.ts"
 import { Probe } from "./Probe.ts"
-import { OutputMismatch } from "./Refused.ts"
+import { HoldUnavailable, NoModel, OutputMismatch, UnpricedModel } from "./Refused.ts"
 import type * as ToolRunner from "./ToolRunner.ts"
 
 /** An agent as it was defined. */
@@ -84,8 +86,8 @@ export const limitsOf = (
 /** The name of the model that is in force here, if the provider tells it. */
 const modelHere = Effect.map(Effect.serviceOption(Model.ModelName), Option.getOrUndefined)
 
-/** Makes an agent ready to run with the services that are here. */
-export const prepare = Effect.fnUntraced(function* (definition: Definition, isStreamed: () => boolean) {
+/** An agent with the services that are here. */
+const prepare = Effect.fnUntraced(function* (definition: Definition, isStreamed: () => boolean) {
   const probe = yield* Probe
   const own = probe.tools(yield* definition.tools)
   const { contract } = definition
@@ -131,6 +133,44 @@ export const prepare = Effect.fnUntraced(function* (definition: Definition, isSt
           completionTokens
         })
       )
+    }
+  }
+  return job
+})
+
+/**
+ * Makes an agent ready for a run with these limits. Refuses one that has no model here, whose worst case would have to be
+ * held and cannot be told, or whose cost would have to be limited and has no price.
+ */
+export const ready = Effect.fnUntraced(function* (
+  definition: Definition,
+  isStreamed: () => boolean,
+  { money, usd }: Limits.Limits
+) {
+  if (Option.isNone(yield* Effect.serviceOption(LanguageModel.LanguageModel))) {
+    return yield* new NoModel({ agent: definition.name })
+  }
+  const job: Job = yield* prepare(definition, isStreamed)
+  if (money === "hold") {
+    const agent = definition.name
+    if (job.maxOutputTokens === undefined) {
+      const problem = "set RequestParams.maxOutputTokens, so that a reply has a largest size"
+      return yield* new HoldUnavailable({ agent, problem })
+    }
+    if (!(yield* CapsOutput)) {
+      const problem =
+        "its provider does not say that it enforces maxOutputTokens; see RequestParams.CapsOutput"
+      return yield* new HoldUnavailable({ agent, problem })
+    }
+  }
+  if (job.priceOf(job.model) === undefined) {
+    const pool = usd === undefined ? yield* PoolClaims.ofMoney(job) : undefined
+    if (usd !== undefined || pool !== undefined) {
+      return yield* new UnpricedModel({
+        agent: definition.name,
+        ...(job.model === undefined ? undefined : { model: job.model }),
+        ...(pool === undefined ? undefined : { pool })
+      })
     }
   }
   return job

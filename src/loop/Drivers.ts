@@ -24,6 +24,7 @@ import { Drain } from "./Drain.ts"
 import { appendTimeout } from "./Journal.ts"
 import * as Live from "./Live.ts"
 import * as PoolClaims from "./PoolClaims.ts"
+import type { ResumeOptions } from "./Resume.ts"
 import * as Runs from "./Runs.ts"
 
 /** What to do about the runs of a host that is shut down. */
@@ -68,7 +69,7 @@ type Pool = BudgetPool["Service"]
 export type Driven = Agent<unknown, never, unknown>
 
 interface Drive {
-  readonly options: Runs.ResumeOptions
+  readonly options: ResumeOptions
   /** How many events the run had when it was asked for to drive it although it has stopped, if that was asked for. */
   readonly again: number | undefined
 }
@@ -282,7 +283,7 @@ export const make = Effect.fnUntraced(function* <R>(
     resume: (
       agent: Driven,
       { runId, seq, status }: RunSummary,
-      options: Runs.ResumeOptions
+      options: ResumeOptions
     ): Effect.Effect<void> =>
       Effect.suspend(() => {
         live.expect(runId)

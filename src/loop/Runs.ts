@@ -2,19 +2,12 @@
  * Starting, taking up and finishing runs of a defined agent, types erased: what `Agent` gives its types to.
  */
 import { randomUUID } from "node:crypto"
-import * as LanguageModel from "effect/ai/LanguageModel"
-import * as Clock from "effect/Clock"
+import type * as LanguageModel from "effect/ai/LanguageModel"
 import * as Effect from "effect/Effect"
-import * as Equal from "effect/Equal"
-import * as Option from "effect/Option"
-import { CapsOutput } from "../provider/RequestParams.ts"
-import { fromInput, type Limits, type LimitsInput, override } from "../run/Limits.ts"
-import { toInput } from "../run/LimitsInput.ts"
+import type { LimitsInput } from "../run/Limits.ts"
 import type { Message } from "../run/Message.ts"
-import type { Parent } from "../run/RunEvent.ts"
 import * as RunExit from "../run/RunExit.ts"
-import { type RunState, unknownOutcomes } from "../run/RunState.ts"
-import { cancelledAlone } from "../run/Waiting.ts"
+import type { RunState } from "../run/RunState.ts"
 import * as Names from "../store/Names.ts"
 import {
   type Lease,
@@ -22,34 +15,24 @@ import {
   RunBusy,
   type RunNotFound,
   RunStore,
-  type RunStoreError,
-  type Stored
+  type RunStoreError
 } from "../store/RunStore.ts"
 import { inWorldTime } from "../store/TimeLimit.ts"
 import * as Allowances from "./Allowances.ts"
 import { ambient } from "./Ambient.ts"
 import * as Asked from "./Asked.ts"
 import * as Cancel from "./Cancel.ts"
-import type { Allowance } from "./ChildRun.ts"
-import { completed, type Definition, limitsOf, prepare } from "./Definition.ts"
-import { Drain, isRequested } from "./Drain.ts"
+import { completed, type Definition, limitsOf, ready } from "./Definition.ts"
 import * as Inbox from "./Inbox.ts"
 import type { Job } from "./Job.ts"
-import type { Watcher } from "./Journal.ts"
-import * as LeftUnknown from "./LeftUnknown.ts"
+import { now } from "./Now.ts"
 import { ifStored } from "./Orphans.ts"
 import * as PoolClaims from "./PoolClaims.ts"
-import {
-  AgentMismatch,
-  HoldUnavailable,
-  NoBudgetPool,
-  NoModel,
-  type Refused,
-  RunNotCompleted,
-  UnpricedModel
-} from "./Refused.ts"
+import { type Refused, RunNotCompleted } from "./Refused.ts"
+import { found, heed, mismatch, type ResumeOptions, takeUp } from "./Resume.ts"
 import * as RunEnd from "./RunEnd.ts"
 import * as Session from "./Session.ts"
+import { alone, type Surroundings } from "./Surroundings.ts"
 
 /** What a run is asked, and how. */
 export interface RunOptions {
@@ -71,72 +54,10 @@ export interface RunOptions {
   readonly tags?: ReadonlyArray<string> | undefined
 }
 
-/** How a stopped run is taken up again. */
-export interface ResumeOptions {
-  /** Limits over those that the run has; those that are not named stay, and what was used stays used. */
-  readonly limits?: LimitsInput | undefined
-  /** The answer to the question that the run has stopped for, or else something that is said to the model. */
-  readonly message?: string | undefined
-  /** Takes up a run that has failed too, once its cause is mended. Default: it fails again with the same. */
-  readonly force?: boolean | undefined
-}
-
-/** Who else has to do with a run. */
-interface Surroundings {
-  /** Whether a model call that begins now is to be heard word by word. */
-  readonly isStreamed: () => boolean
-  readonly watcher?: Watcher | undefined
-  readonly parent?: Parent | undefined
-  /** What the parent lets the run use. */
-  readonly allowance?: Allowance | undefined
-  /** Whether a stored run is still to be taken up as it stands now that nobody else can: somebody may have stopped it. */
-  readonly isWanted?: ((run: RunState) => boolean) | undefined
-}
-
-/** Nobody else. */
-export const alone: Surroundings = { isStreamed: () => false }
-
 type Finished = RunExit.Completed<unknown>
 /** How it fails that no run has started or gone on. */
 type Outside = RunBusy | RunStoreError | Refused
 type Failures = RunExit.RunExit | Outside
-
-const ready = Effect.fnUntraced(function* (
-  definition: Definition,
-  around: Surroundings,
-  { money, usd }: Limits
-) {
-  if (Option.isNone(yield* Effect.serviceOption(LanguageModel.LanguageModel))) {
-    return yield* new NoModel({ agent: definition.name })
-  }
-  const job: Job = yield* prepare(definition, around.isStreamed)
-  if (money === "hold") {
-    const agent = definition.name
-    if (job.maxOutputTokens === undefined) {
-      const problem = "set RequestParams.maxOutputTokens, so that a reply has a largest size"
-      return yield* new HoldUnavailable({ agent, problem })
-    }
-    if (!(yield* CapsOutput)) {
-      const problem =
-        "its provider does not say that it enforces maxOutputTokens; see RequestParams.CapsOutput"
-      return yield* new HoldUnavailable({ agent, problem })
-    }
-  }
-  if (job.priceOf(job.model) === undefined) {
-    const pool = usd === undefined ? yield* PoolClaims.ofMoney(job) : undefined
-    if (usd !== undefined || pool !== undefined) {
-      return yield* new UnpricedModel({
-        agent: definition.name,
-        ...(job.model === undefined ? undefined : { model: job.model }),
-        ...(pool === undefined ? undefined : { pool })
-      })
-    }
-  }
-  return job
-})
-
-const mismatch = (definition: Definition, runId: string, problem: string) =>
-  new AgentMismatch({ runId, agent: definition.name, problem })
 
 /** The transcript of a completed run, for another one to begin with. The new run's agent brings its own instructions. */
 const transcriptOf = Effect.fnUntraced(function* (runId: string) {
@@ -150,9 +71,6 @@ const transcriptOf = Effect.fnUntraced(function* (runId: string) {
 const sharesMoney = (job: Job) =>
   Effect.match(PoolClaims.ofMoney(job), { onFailure: () => true, onSuccess: (pool) => pool !== undefined })
 
-/** The date, as ISO 8601. */
-const now = Effect.map(Clock.currentTimeMillis, (ms) => new Date(ms).toISOString())
-
 /** What is known of a run before its first event, and its agent made ready. */
 const opening = Effect.fnUntraced(function* (
   definition: Definition,
@@ -164,7 +82,7 @@ const opening = Effect.fnUntraced(function* (
   const own = yield* limitsOf(definition, options.limits)
   const { allowance } = around
   const limits = allowance === undefined ? own : Allowances.within(own, allowance, yield* now)
-  const job = yield* ready(definition, around, limits)
+  const job = yield* ready(definition, around.isStreamed, limits)
   const earlier = options.after === undefined ? [] : yield* transcriptOf(options.after)
   const system: ReadonlyArray<Message> =
     definition.instructions === undefined ? [] : [{ role: "system", content: definition.instructions }]
@@ -180,101 +98,6 @@ const opening = Effect.fnUntraced(function* (
   const { after, tags } = options
   const start: Session.Start = { runId, messages, limits, parent: around.parent, after, tags }
   return { job, start }
-})
-
-/** The limits with which a run goes on, where they are not those that it had. */
-const changedLimits = Effect.fnUntraced(function* (
-  definition: Definition,
-  state: RunState,
-  limits: LimitsInput | undefined,
-  allowance: Allowance | undefined
-) {
-  let changed: Limits
-  if (allowance !== undefined)
-    changed = Allowances.renew(state, yield* limitsOf(definition), allowance, yield* now)
-  else if (limits === undefined) return undefined
-  else changed = yield* Effect.fromResult(fromInput(override(toInput(state.limits), limits)))
-  // In the form in which a user writes them, where a run that ends by a date has no time beside it.
-  return Equal.equals(toInput(changed), toInput(state.limits)) ? undefined : changed
-})
-
-/** A run to take up. */
-interface Found {
-  readonly state: RunState
-  readonly last?: PoolClaims.LastAttempt | undefined
-  /** The shared budget that it spends from. */
-  readonly pool?: string | undefined
-}
-
-// Not the journal itself, which would stay in memory as long as the run is driven.
-const found = ({ events, state }: Stored): Found => {
-  const last = PoolClaims.lastOf(events)
-  return { state, last, pool: PoolClaims.poolOf(events, last) }
-}
-
-/** Whether there is something to find out about calls of unknown outcome, or somebody has. */
-const canSettle = Effect.fnUntraced(function* (state: RunState) {
-  const lookUp = unknownOutcomes(state).some((call) => call.reconcile === true)
-  return lookUp || (yield* LeftUnknown.resolutions(state)).length > 0
-})
-
-const takeUp = Effect.fnUntraced(function* (
-  lease: Lease,
-  definition: Definition,
-  { last, pool, state }: Found,
-  { force = false, limits, message }: ResumeOptions,
-  around: Surroundings,
-  sent: number
-) {
-  if (state.agent !== definition.name) {
-    return yield* mismatch(definition, state.runId, `it is a run of ${state.agent}`)
-  }
-  const { parent } = around
-  if (
-    parent !== undefined &&
-    (state.parent?.runId !== parent.runId || state.parent.callId !== parent.callId)
-  ) {
-    return yield* mismatch(definition, state.runId, `it was not started by call ${parent.callId}`)
-  }
-  if (state.status === "completed") return state
-  const isOver = state.status === "failed" ? !force : parent !== undefined && cancelledAlone(state)
-  if (isOver) {
-    const stays = LeftUnknown.endingOf(state)
-    if (stays === undefined || parent === undefined || !(yield* canSettle(state))) return state
-    const job = yield* ready(definition, around, state.limits)
-    return yield* Session.resume(job, state, { last, sent, stays }, lease, around.watcher)
-  }
-  const changed = yield* changedLimits(definition, state, limits, around.allowance)
-  const job = yield* ready(definition, around, changed ?? state.limits)
-  if (pool !== undefined && job.pool === undefined)
-    return yield* new NoBudgetPool({ runId: state.runId, pool })
-  const withParent = parent !== undefined
-  const resumption = { last, limits: changed, message, sent, withParent }
-  return yield* Session.resume(job, state, resumption, lease, around.watcher)
-})
-
-/**
- * Takes a run up again that was told something while it was stopping, which is left to its driver: that it stop as
- * cancelled, or what it has stopped for people to answer. A child's answers are seen by the run at the top, which renews
- * what the child may use.
- */
-const heed = Effect.fnUntraced(function* (
-  lease: Lease,
-  definition: Definition,
-  stopped: RunState,
-  around: Surroundings
-) {
-  const heard = new Set<string>()
-  const drain = yield* Drain
-  let state = stopped
-  while (!isRequested(drain)) {
-    const said = yield* Inbox.unheard(state, around.parent === undefined)
-    const news = said.filter((each) => !heard.has(each))
-    if (news.length === 0) break
-    for (const each of news) heard.add(each)
-    state = yield* takeUp(lease, definition, { state }, {}, around, state.inbox)
-  }
-  return state
 })
 
 /** The answer of a run that has stopped, or how it fails to give one. */

@@ -21,6 +21,7 @@ import * as LeftUnknown from "./LeftUnknown.ts"
 import { ifStored } from "./Orphans.ts"
 import { isRefused } from "./Refused.ts"
 import * as Runs from "./Runs.ts"
+import { alone } from "./Surroundings.ts"
 import * as Words from "./Words.ts"
 
 const suspensionOf = (run: RunState.RunState, reason: Suspension["reason"]): Suspension => {
@@ -105,7 +106,7 @@ export const call = (
     const inside = link === undefined ? {} : { runId: RunState.childId(runId, callId) }
     const parent = link === undefined ? undefined : { runId, callId }
     const drive = Runs.run(definition, input, inside, {
-      ...Runs.alone,
+      ...alone,
       watcher,
       parent,
       allowance: link?.allowance

@@ -13,6 +13,7 @@ import * as Semaphore from "effect/Semaphore"
 import * as Agent from "../../Agent.ts"
 import { definitionOf } from "../../loop/AgentHandle.ts"
 import * as Runs from "../../loop/Runs.ts"
+import { alone } from "../../loop/Surroundings.ts"
 import { colorsOn, prettyInTurn } from "../../observe/Pretty.ts"
 import * as RunTrace from "../../observe/RunTrace.ts"
 import { plain } from "../../run/PlainText.ts"
@@ -94,7 +95,7 @@ const takingOver = Effect.fnUntraced(function* (
       }
       const driving = Effect.gen(function* () {
         record({ _tag: "Driven", run, module: found.module })
-        const around = { ...Runs.alone, isWanted }
+        const around = { ...alone, isWanted }
         yield* Agent.outcome(Runs.resume(definitionOf(found.agent), run.runId, { limits }, around)).pipe(
           Effect.provide(yield* models[found.standIn])
         )

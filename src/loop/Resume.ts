@@ -1,0 +1,132 @@
+/**
+ * Taking a stored run up where it stands: whether this agent may, with which limits it goes on, and again for what people
+ * have said while it stopped.
+ */
+import * as Effect from "effect/Effect"
+import * as Equal from "effect/Equal"
+import { fromInput, type Limits, type LimitsInput, override } from "../run/Limits.ts"
+import { toInput } from "../run/LimitsInput.ts"
+import { type RunState, unknownOutcomes } from "../run/RunState.ts"
+import { cancelledAlone } from "../run/Waiting.ts"
+import type { Lease, Stored } from "../store/RunStore.ts"
+import * as Allowances from "./Allowances.ts"
+import type { Allowance } from "./ChildRun.ts"
+import { type Definition, limitsOf, ready } from "./Definition.ts"
+import { Drain, isRequested } from "./Drain.ts"
+import * as Inbox from "./Inbox.ts"
+import * as LeftUnknown from "./LeftUnknown.ts"
+import { now } from "./Now.ts"
+import * as PoolClaims from "./PoolClaims.ts"
+import { AgentMismatch, NoBudgetPool } from "./Refused.ts"
+import * as Session from "./Session.ts"
+import type { Surroundings } from "./Surroundings.ts"
+
+/** How a stopped run is taken up again. */
+export interface ResumeOptions {
+  /** Limits over those that the run has; those that are not named stay, and what was used stays used. */
+  readonly limits?: LimitsInput | undefined
+  /** The answer to the question that the run has stopped for, or else something that is said to the model. */
+  readonly message?: string | undefined
+  /** Takes up a run that has failed too, once its cause is mended. Default: it fails again with the same. */
+  readonly force?: boolean | undefined
+}
+
+/** Why a stored run is not taken up by this agent. */
+export const mismatch = (definition: Definition, runId: string, problem: string) =>
+  new AgentMismatch({ runId, agent: definition.name, problem })
+
+/** The limits with which a run goes on, where they are not those that it had. */
+const changedLimits = Effect.fnUntraced(function* (
+  definition: Definition,
+  state: RunState,
+  limits: LimitsInput | undefined,
+  allowance: Allowance | undefined
+) {
+  let changed: Limits
+  if (allowance !== undefined)
+    changed = Allowances.renew(state, yield* limitsOf(definition), allowance, yield* now)
+  else if (limits === undefined) return undefined
+  else changed = yield* Effect.fromResult(fromInput(override(toInput(state.limits), limits)))
+  // In the form in which a user writes them, where a run that ends by a date has no time beside it.
+  return Equal.equals(toInput(changed), toInput(state.limits)) ? undefined : changed
+})
+
+/** A run to take up. */
+interface Found {
+  readonly state: RunState
+  readonly last?: PoolClaims.LastAttempt | undefined
+  /** The shared budget that it spends from. */
+  readonly pool?: string | undefined
+}
+
+/** A stored run, without its journal, which would stay in memory as long as the run is driven. */
+export const found = ({ events, state }: Stored): Found => {
+  const last = PoolClaims.lastOf(events)
+  return { state, last, pool: PoolClaims.poolOf(events, last) }
+}
+
+/** Whether there is something to find out about calls of unknown outcome, or somebody has. */
+const canSettle = Effect.fnUntraced(function* (state: RunState) {
+  const lookUp = unknownOutcomes(state).some((call) => call.reconcile === true)
+  return lookUp || (yield* LeftUnknown.resolutions(state)).length > 0
+})
+
+/** Takes a stored run up and drives it until it stops. One that is over, for this caller, stays as it is. */
+export const takeUp = Effect.fnUntraced(function* (
+  lease: Lease,
+  definition: Definition,
+  { last, pool, state }: Found,
+  { force = false, limits, message }: ResumeOptions,
+  around: Surroundings,
+  sent: number
+) {
+  if (state.agent !== definition.name) {
+    return yield* mismatch(definition, state.runId, `it is a run of ${state.agent}`)
+  }
+  const { parent } = around
+  if (
+    parent !== undefined &&
+    (state.parent?.runId !== parent.runId || state.parent.callId !== parent.callId)
+  ) {
+    return yield* mismatch(definition, state.runId, `it was not started by call ${parent.callId}`)
+  }
+  if (state.status === "completed") return state
+  const isOver = state.status === "failed" ? !force : parent !== undefined && cancelledAlone(state)
+  if (isOver) {
+    const stays = LeftUnknown.endingOf(state)
+    if (stays === undefined || parent === undefined || !(yield* canSettle(state))) return state
+    const job = yield* ready(definition, around.isStreamed, state.limits)
+    return yield* Session.resume(job, state, { last, sent, stays }, lease, around.watcher)
+  }
+  const changed = yield* changedLimits(definition, state, limits, around.allowance)
+  const job = yield* ready(definition, around.isStreamed, changed ?? state.limits)
+  if (pool !== undefined && job.pool === undefined)
+    return yield* new NoBudgetPool({ runId: state.runId, pool })
+  const withParent = parent !== undefined
+  const resumption = { last, limits: changed, message, sent, withParent }
+  return yield* Session.resume(job, state, resumption, lease, around.watcher)
+})
+
+/**
+ * Takes a run up again that was told something while it was stopping, which is left to its driver: that it stop as
+ * cancelled, or what it has stopped for people to answer. A child's answers are seen by the run at the top, which renews
+ * what the child may use.
+ */
+export const heed = Effect.fnUntraced(function* (
+  lease: Lease,
+  definition: Definition,
+  stopped: RunState,
+  around: Surroundings
+) {
+  const heard = new Set<string>()
+  const drain = yield* Drain
+  let state = stopped
+  while (!isRequested(drain)) {
+    const said = yield* Inbox.unheard(state, around.parent === undefined)
+    const news = said.filter((each) => !heard.has(each))
+    if (news.length === 0) break
+    for (const each of news) heard.add(each)
+    state = yield* takeUp(lease, definition, { state }, {}, around, state.inbox)
+  }
+  return state
+})
