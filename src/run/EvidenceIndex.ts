@@ -3,8 +3,9 @@
  * say that they have seen.
  */
 import * as Schema from "effect/Schema"
+import { CallEffect } from "./Call.ts"
 import * as PlainText from "./PlainText.ts"
-import { CallEffect, type Evidence } from "./RunEvent.ts"
+import type { Evidence } from "./RunEvent.ts"
 import { childId, type Finding, type PendingCall, type RunState } from "./RunState.ts"
 
 /** A call, its arguments as JSON text, cut when they are long. */

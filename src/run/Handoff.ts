@@ -6,20 +6,14 @@
  */
 import * as Schema from "effect/Schema"
 import { lastWords } from "./Answer.ts"
+import { Question } from "./Call.ts"
 import * as EvidenceIndex from "./EvidenceIndex.ts"
 import { type Showing, Step, stepsOf } from "./GoingOn.ts"
 import { Exhausted } from "./Limits.ts"
 import type { Message } from "./Message.ts"
-import {
-  Handling,
-  OperationOutcome,
-  Parent,
-  Question,
-  Reason,
-  Contract as RunContract,
-  RunStatus
-} from "./RunEvent.ts"
+import { Handling, OperationOutcome, Parent, Contract as RunContract } from "./RunEvent.ts"
 import * as State from "./RunState.ts"
+import { Reason, RunStatus } from "./RunStatus.ts"
 import { approvalsOf, questionOf, unknownOf } from "./Waiting.ts"
 
 export type { Child, Command, FileRead, Observation, Source } from "./EvidenceIndex.ts"

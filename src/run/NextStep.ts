@@ -7,9 +7,9 @@ import { hasExpired } from "./Expiry.ts"
 import * as Limits from "./Limits.ts"
 import * as Money from "./Money.ts"
 import { continues } from "./PendingCalls.ts"
-import type { Reason, RunStatus } from "./RunEvent.ts"
 import type { PendingCall, RunState } from "./RunState.ts"
 import * as State from "./RunState.ts"
+import type { Reason, RunStatus } from "./RunStatus.ts"
 import { approvalsOf, doubt, named, toLookUp } from "./Waiting.ts"
 
 /** When the same call with the same result is named to the model, and when the run stops for it. */

@@ -4,101 +4,17 @@
  * `RunEvent` is what is stored; `LiveEvent` adds what only a watcher sees while it happens.
  */
 import * as Schema from "effect/Schema"
+import { Disposition, PlannedCall, Suspension } from "./Call.ts"
 import { Exhausted, Limits, Purpose, Resource } from "./Limits.ts"
 import { AssistantMessage, Message } from "./Message.ts"
 import { Usage } from "./Money.ts"
+import { Reason, Stopped } from "./RunStatus.ts"
+
+export { CallEffect, Disposition, PlannedCall, Question, Suspension, WaitingCall } from "./Call.ts"
+export { Reason, RunStatus } from "./RunStatus.ts"
 
 /** The newest schema version that this build writes. An older one is read, a newer one is refused by name. */
 export const version = 2
-
-const Stopped = Schema.Literals([
-  "completed",
-  "failed",
-  "max_turns_exceeded",
-  "budget_exceeded",
-  "interrupted"
-])
-
-/** Where a run stands. */
-export const RunStatus = Schema.Literals(["running", ...Stopped.literals])
-export type RunStatus = typeof RunStatus.Type
-
-/** Why a run stopped. */
-export const Reason = Schema.Literals([
-  "answered",
-  "submitted",
-  "max_turns",
-  "max_budget",
-  "approval",
-  "input",
-  "provider",
-  "unknown_outcome",
-  "stalled",
-  "stop_condition",
-  "cancelled",
-  "provider_refused",
-  "tool_fatal",
-  "tool_permanent",
-  "defect"
-])
-export type Reason = typeof Reason.Type
-
-/**
- * What a tool call does to the world: `read` changes nothing, `idempotent` may be repeated with the same key, `write`
- * must happen at most once.
- */
-export const CallEffect = Schema.Literals(["read", "idempotent", "write"])
-export type CallEffect = typeof CallEffect.Type
-
-/** What became of a call. */
-export const Disposition = Schema.Literals([
-  "executed",
-  "cached",
-  "rejected",
-  "refused",
-  "cancelled",
-  "unknown"
-])
-export type Disposition = typeof Disposition.Type
-
-/**
- * What the driver worked out about a call of a turn. Its arguments are in the turn's message. `kind` tells the
- * harness's own tools from the agent's (`tool`, if absent); `approval` is `ask` while the tool has to be asked whether a
- * person must be (`none`, if absent); an absent `purpose` is `investigate`; `agent` is a call that is a run of its own.
- */
-export const PlannedCall = Schema.Struct({
-  callId: Schema.String,
-  argsDigest: Schema.String,
-  kind: Schema.optionalKey(Schema.Literals(["tool", "submit", "input"])),
-  purpose: Schema.optionalKey(Purpose),
-  effect: CallEffect,
-  approval: Schema.optionalKey(Schema.Literals(["none", "ask", "required"])),
-  reconcile: Schema.optionalKey(Schema.Literal(true)),
-  agent: Schema.optionalKey(Schema.Literal(true))
-})
-export type PlannedCall = typeof PlannedCall.Type
-
-/**
- * A call that waits for a person. It names its own run, which may be a child's. `problem` says why an earlier decision
- * could not be used, or how a call of unknown outcome was cut off, and whether it may still be running.
- */
-export const WaitingCall = Schema.Struct({
-  runId: Schema.String,
-  callId: Schema.String,
-  tool: Schema.String,
-  args: Schema.Json,
-  argsDigest: Schema.String,
-  problem: Schema.optionalKey(Schema.String)
-})
-export type WaitingCall = typeof WaitingCall.Type
-
-/** A question that waits for a person's answer. It names its own run, which may be a child's. */
-export const Question = Schema.Struct({
-  runId: Schema.String,
-  callId: Schema.String,
-  text: Schema.String
-})
-export type Question = typeof Question.Type
 
 /** The run and the call from which a child run was started. */
 export const Parent = Schema.Struct({
@@ -278,17 +194,6 @@ const InputGiven = event("input_given", {
   by: Schema.optionalKey(Schema.String),
   command: Schema.optionalKey(Schema.Natural)
 })
-
-/** Why a child run stopped its parent, and what a person has to decide or answer. */
-export const Suspension = Schema.Struct({
-  runId: Schema.String,
-  reason: Schema.Literals(["approval", "input", "provider", "unknown_outcome"]),
-  detail: Schema.String,
-  approvals: Schema.Array(WaitingCall),
-  question: Schema.optionalKey(Question),
-  unknown: Schema.Array(WaitingCall)
-})
-export type Suspension = typeof Suspension.Type
 
 const ChildSuspended = event("child_suspended", {
   callId: Schema.String,

@@ -14,9 +14,9 @@
  * task and a way to go on. That of any other state is `Handoff.of`.
  */
 import * as Schema from "effect/Schema"
+import { WaitingCall } from "./Call.ts"
 import * as Handoff from "./Handoff.ts"
 import * as Limits from "./Limits.ts"
-import { WaitingCall } from "./RunEvent.ts"
 import * as State from "./RunState.ts"
 import { approvalsOf, questionOf, unknownOf } from "./Waiting.ts"
 

@@ -4,23 +4,13 @@
 import * as Schema from "effect/Schema"
 import * as SchemaTransformation from "effect/SchemaTransformation"
 import { Fruitless } from "./Answer.ts"
+import { CallEffect, PlannedCall, Suspension } from "./Call.ts"
 import { Exhausted, Limits, Purpose, type Used } from "./Limits.ts"
 import { Message } from "./Message.ts"
 import * as Money from "./Money.ts"
 import * as Repetition from "./Repetition.ts"
-import {
-  CallEffect,
-  Contract,
-  Estimate,
-  Evidence,
-  Handling,
-  OperationOutcome,
-  Parent,
-  PlannedCall,
-  Reason,
-  RunStatus,
-  Suspension
-} from "./RunEvent.ts"
+import { Contract, Estimate, Evidence, Handling, OperationOutcome, Parent } from "./RunEvent.ts"
+import { Reason, RunStatus } from "./RunStatus.ts"
 
 /**
  * A call that has no result yet.

@@ -2,7 +2,7 @@
  * What a run that has stopped waits for from people: decisions, answers, and what became of calls.
  */
 import * as Schema from "effect/Schema"
-import { type Question, Suspension, type WaitingCall } from "./RunEvent.ts"
+import { type Question, Suspension, type WaitingCall } from "./Call.ts"
 import * as State from "./RunState.ts"
 
 /**
