@@ -41,7 +41,8 @@ export interface AsTool<Name extends string, P extends Schema.Top, S extends Sch
  * So does a child that somebody has cancelled by its own id, with the reason given, and whatever it waited for is dropped.
  * A resume of the parent does not continue that one: resume the child itself before, and its parent takes its answer.
  * However a child ends, an outcome that is unknown then suspends the parent: `Agent.resolve` the child's call, and resume
- * the parent.
+ * the parent. A store or a `BudgetPool` that the child cannot reach, or does not have any more, ends neither run: the
+ * parent's caller gets the error, and a resume continues both.
  *
  * `success` is the schema of the agent's answer, by default that of its `output`, or text; `input` turns the parameters (`{ task }` by default)
  * into the child's task. Calls run one after the other; annotate the tool with `Tool.Readonly` to have several run at

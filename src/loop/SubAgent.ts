@@ -10,6 +10,7 @@ import type { Suspension } from "../run/RunEvent.ts"
 import * as RunExit from "../run/RunExit.ts"
 import * as RunState from "../run/RunState.ts"
 import * as Waiting from "../run/Waiting.ts"
+import { BudgetPoolError } from "../store/BudgetPool.ts"
 import { load, RunBusy, RunStoreError } from "../store/RunStore.ts"
 import { CurrentCall } from "../tool/CurrentCall.ts"
 import * as ToolFailure from "../tool/ToolFailure.ts"
@@ -19,7 +20,8 @@ import { Drain, isRequested } from "./Drain.ts"
 import type { Watcher } from "./Journal.ts"
 import * as LeftUnknown from "./LeftUnknown.ts"
 import { ifStored } from "./Orphans.ts"
-import { isRefused } from "./Refused.ts"
+import * as PoolClaims from "./PoolClaims.ts"
+import { isRefused, NoBudgetPool } from "./Refused.ts"
 import * as Runs from "./Runs.ts"
 import { alone } from "./Surroundings.ts"
 import * as Words from "./Words.ts"
@@ -54,9 +56,13 @@ const found = (run: RunState.RunState): string => {
 
 const signal = (outcome: ChildOutcome) => Effect.die(new ChildSignal(outcome))
 
-const raise = (error: unknown): Effect.Effect<never> => {
-  if (error instanceof RunBusy || error instanceof RunStoreError) {
+const raise = (runId: string, error: unknown): Effect.Effect<never> => {
+  if (error instanceof RunBusy || error instanceof RunStoreError || error instanceof NoBudgetPool) {
     return signal({ _tag: "ChildStuck", error })
+  }
+  // A pool that the agent brings along fails where it is made, before the run is begun or taken up.
+  if (error instanceof BudgetPoolError) {
+    return signal({ _tag: "ChildStuck", error: PoolClaims.stopped(runId)(error) })
   }
   return isRefused(error) ? signal({ _tag: "ChildRefused", problem: error.message }) : Effect.die(error)
 }
@@ -129,7 +135,7 @@ export const call = (
       return { ending, left: waits ? undefined : yield* LeftUnknown.suspensionOf(ending.run) }
     })
     const { ending, left } = yield* Effect.catch(settled, (error) =>
-      link === undefined ? Effect.die(error) : raise(error)
+      inside.runId === undefined ? Effect.die(error) : raise(inside.runId, error)
     )
     link?.charge(useOf(ending.run))
     if (ending._tag === "Completed") return ending.output

@@ -3,6 +3,7 @@ import * as LanguageModel from "effect/ai/LanguageModel"
 import * as Model from "effect/ai/Model"
 import * as Tool from "effect/ai/Tool"
 import * as Toolkit from "effect/ai/Toolkit"
+import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
@@ -22,6 +23,7 @@ import * as Scripted from "../../src/provider/Scripted.ts"
 import * as Tokens from "../../src/provider/Tokens.ts"
 import * as BudgetPool from "../../src/store/BudgetPool.ts"
 import * as MemoryBudgetPool from "../../src/store/MemoryBudgetPool.ts"
+import * as Audit from "../../src/testing/Audit.ts"
 import { ToolPolicy } from "../../src/tool/index.ts"
 import {
   check,
@@ -598,32 +600,88 @@ describe("a run that spends from a pool, where there is none", () => {
       expect((yield* Effect.provide(used, july)).turns).toBeGreaterThan(0)
     })
   }
+})
 
-  check("is refused also as the run of a sub-agent", function* () {
-    const signing = Toolkit.make(guarded("sign"))
+describe("a sub-agent with a shared budget of its own that cannot be had", () => {
+  type Pool = Layer.Layer<BudgetPool.BudgetPool, BudgetPool.BudgetPoolError>
+  const signing = Toolkit.make(guarded("sign"))
+
+  /** As many levels of agents, each asking the one below it; the last one signs, and spends from this pool, if it has one. */
+  const family = (levels: number, pool: Pool | undefined) => {
     const bot = model([Scripted.call("sign", { q: "x" }, { id: "s" }), Scripted.text("signed")], "bot")
-    const helper = Agent.make("helper", { toolkit: signing }).pipe(
+    const own = pool ?? Layer.empty
+    const last: Agent.Agent<string, BudgetPool.BudgetPoolError, RunStore.RunStore> = Agent.make("signer", {
+      toolkit: signing
+    }).pipe(
       Agent.provide(signing.toLayer({ sign: ({ q }) => Effect.succeed(q) })),
-      Agent.provide(bot.layer)
+      Agent.provide(Layer.merge(bot.layer, own))
     )
-    const lead = (below: typeof helper) => {
+    const asking = (below: Agent.Agent<string, unknown, RunStore.RunStore>, name: string) => {
       const ask = Agent.asTool(below, { name: "ask", description: "Asks." })
       const lines = [Scripted.call("ask", { task: "sign" }, { id: "c" }), Scripted.text("done")]
-      return Agent.make("lead", { toolkit: Toolkit.make(ask.tool) }).pipe(
-        Agent.provide(Layer.merge(ask.layer, Scripted.layer(Scripted.make("lead", lines), { usage })))
+      return Agent.make(name, { toolkit: Toolkit.make(ask.tool) }).pipe(
+        Agent.provide(Layer.merge(ask.layer, Scripted.layer(Scripted.make(name, lines), { usage })))
       )
     }
-    const team = Layer.orDie(MemoryBudgetPool.layer("team", { turns: 9 }))
-    const paid = helper.pipe(Agent.provide(team))
-    const { exit } = yield* finish(Agent.run(lead(paid), "go", { runId: "r" }))
-    const { calls } = expectTag(exit, "ApprovalRequired")
-    yield* Agent.decide(calls[0], Agent.approve())
-    const before = yield* journal("r/c")
-    yield* Effect.exit(Agent.resume(lead(helper), "r"))
-    expect(bot.requests).toHaveLength(1)
-    expect(of(yield* journal("r/c"), "run_resumed")).toEqual(of(before, "run_resumed"))
-    expect(JSON.stringify(yield* journal("r"))).toContain("budget pool team")
-  })
+    const second = asking(last, "a1")
+    return { bot, top: levels === 3 ? asking(second, "a0") : second }
+  }
+
+  const unmade: Pool = Layer.effect(BudgetPool.BudgetPool, down)
+  const silent = (pool: BudgetPool.BudgetPool["Service"]): Pool =>
+    Layer.succeed(BudgetPool.BudgetPool, { ...pool, status: down, hold: () => down, claimCall: () => down })
+  const stuck = { _tag: "RunStoreError", kind: "unavailable", problem: expect.stringContaining("team") }
+  const missing = { _tag: "NoBudgetPool", pool: "team" }
+
+  for (const levels of [2, 3]) {
+    for (const [when, starts] of [
+      ["when it starts", true],
+      ["when it is taken up", false]
+    ] as const) {
+      for (const [name, broken, problem] of [
+        ["that cannot be made", () => unmade, stuck],
+        ["that grants nothing", silent, stuck],
+        ["that is not there", () => undefined, missing]
+      ] as const) {
+        // Without a pool a run may start: it spends from none.
+        if (starts && problem === missing) continue
+        check(
+          `${levels} levels, one ${name} ${when}: stops the runs above, ends none of them, and they go on`,
+          function* () {
+            const team = yield* Layer.build(MemoryBudgetPool.layer("team", { turns: 9 }))
+            const pool = Context.get(team, BudgetPool.BudgetPool)
+            const whole = family(levels, Layer.succeed(BudgetPool.BudgetPool, pool))
+            const { bot, top } = family(levels, broken(pool))
+            const sign = Effect.gen(function* () {
+              const { exit } = yield* finish(Agent.run(whole.top, "go", { runId: "r" }))
+              yield* Agent.decide(expectTag(exit, "ApprovalRequired").calls[0], Agent.approve())
+            })
+            if (!starts) yield* sign
+            const stops = of(starts ? [] : yield* journal("r"), "run_stopped")
+            for (let times = 0; times < 2; times++) {
+              expect(yield* Effect.flip(Agent.run(top, "go", { runId: "r" }))).toMatchObject(problem)
+              const events = yield* journal("r")
+              expect(of(events, "run_stopped")).toEqual(stops)
+              expect(of(events, "turn")).toHaveLength(1)
+              const settled = of(events, "tool_result").filter(
+                ({ disposition }) => disposition !== "cancelled"
+              )
+              expect(settled).toEqual([])
+              expect((yield* Audit.run("r")).findings).toEqual([])
+            }
+            expect(bot.requests).toEqual([])
+            if (starts) yield* sign
+            const { exit } = yield* finish(Agent.resume(whole.top, "r"))
+            expect(expectTag(exit, "Completed").output).toBe("done")
+            expect(results(exit.run.messages).c).toMatchObject({ ok: true })
+            expect((yield* pool.status).used.turns).toBe(2)
+            expect(whole.bot.requests).toHaveLength(2)
+            expect(yield* RunStore.RunStore.use((store) => store.list({ status: "running" }))).toEqual([])
+          }
+        )
+      }
+    }
+  }
 })
 
 describe("a usage that cannot be", () => {
