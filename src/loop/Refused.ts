@@ -107,4 +107,5 @@ const kinds = [
 /** What is refused before anything has run. */
 export type Refused = InstanceType<(typeof kinds)[number]>
 
+/** Whether a failure is one of these. */
 export const isRefused = (u: unknown): u is Refused => kinds.some((kind) => u instanceof kind)

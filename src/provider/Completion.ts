@@ -76,6 +76,7 @@ export const Completion = Schema.Struct({
   ),
   usage: UsageAsTold
 })
+/** A whole reply as it was read: what an endpoint leaves out is absent or null. */
 export type Completion = typeof Completion.Type
 
 /** One event of a streamed reply. */
@@ -93,6 +94,7 @@ export const Chunk = Schema.Struct({
   ),
   usage: UsageAsTold
 })
+/** A piece of a streamed reply as it was read: what an endpoint leaves out is absent or null. */
 export type Chunk = typeof Chunk.Type
 
 const tokens = (value: number | null | undefined): number | undefined =>

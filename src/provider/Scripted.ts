@@ -35,6 +35,7 @@ import * as Script from "./Script.ts"
 import * as Tokens from "./Tokens.ts"
 import * as Wire from "./Wire.ts"
 
+/** What a script is made of. */
 export * from "./Script.ts"
 
 const provider = "scripted"

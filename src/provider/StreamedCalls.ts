@@ -41,6 +41,7 @@ const continues = ({ id, name }: Piece, call: Call): boolean => {
   return call.name === "" || (name === call.name && !isJson(call.arguments))
 }
 
+/** The calls of one streamed reply, put together piece by piece. */
 export class StreamedCalls {
   private readonly begun: Array<Call> = []
 

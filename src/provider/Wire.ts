@@ -21,6 +21,7 @@ export const ToolCall = Schema.Struct({
   type: Schema.Literal("function"),
   function: Schema.Struct({ name: Schema.String, arguments: Schema.String })
 })
+/** A tool call of an assistant message; its arguments are JSON text. */
 export type ToolCall = typeof ToolCall.Type
 
 /** One part of a user message that is more than text. */
@@ -42,6 +43,7 @@ export const ContentPart = Schema.Union([
     })
   })
 ])
+/** A text, an image, a sound or a file in a message. */
 export type ContentPart = typeof ContentPart.Type
 
 const Content = Schema.Union([Schema.String, Schema.Array(ContentPart)])
@@ -65,6 +67,7 @@ export const Message = Schema.Union([
     content: Content
   })
 ])
+/** A message of a request, by its role. */
 export type Message = typeof Message.Type
 
 /** One tool of a request; `parameters` is a JSON Schema. */
@@ -77,6 +80,7 @@ export const ToolDefinition = Schema.Struct({
     strict: Schema.optionalKey(Schema.NullOr(Schema.Boolean))
   })
 })
+/** A tool as the model is told of it; its parameters are a JSON Schema. */
 export type ToolDefinition = typeof ToolDefinition.Type
 
 /**

@@ -10,6 +10,7 @@ import type { RunState } from "./RunState.ts"
 
 /** How many replies in a row have brought nothing, and how many of them the provider's content filter has stopped. */
 export const Fruitless = Schema.Struct({ replies: Schema.Natural, filtered: Schema.Natural })
+/** How many replies in a row have brought nothing, and how many of them a content filter has stopped. */
 export type Fruitless = typeof Fruitless.Type
 
 /** A run asks no more after so many replies in a row that bring nothing. */

@@ -10,6 +10,7 @@ import { Purpose } from "./Limits.ts"
  * must happen at most once.
  */
 export const CallEffect = Schema.Literals(["read", "idempotent", "write"])
+/** Whether a call changes nothing, may be repeated, or must happen at most once. */
 export type CallEffect = typeof CallEffect.Type
 
 /** What became of a call. */
@@ -21,6 +22,7 @@ export const Disposition = Schema.Literals([
   "cancelled",
   "unknown"
 ])
+/** What became of a call: whether it was executed, or what its result stands for instead. */
 export type Disposition = typeof Disposition.Type
 
 /**
@@ -38,6 +40,7 @@ export const PlannedCall = Schema.Struct({
   reconcile: Schema.optionalKey(Schema.Literal(true)),
   agent: Schema.optionalKey(Schema.Literal(true))
 })
+/** A call of a turn as the driver has planned it. */
 export type PlannedCall = typeof PlannedCall.Type
 
 /**
@@ -52,6 +55,7 @@ export const WaitingCall = Schema.Struct({
   argsDigest: Schema.String,
   problem: Schema.optionalKey(Schema.String)
 })
+/** A call that waits for a decision, or for word of what became of it. */
 export type WaitingCall = typeof WaitingCall.Type
 
 /** A question that waits for a person's answer. It names its own run, which may be a child's. */
@@ -60,6 +64,7 @@ export const Question = Schema.Struct({
   callId: Schema.String,
   text: Schema.String
 })
+/** A question of the model that waits for an answer. */
 export type Question = typeof Question.Type
 
 /** Why a child run stopped its parent, and what a person has to decide or answer. */
@@ -71,4 +76,5 @@ export const Suspension = Schema.Struct({
   question: Schema.optionalKey(Question),
   unknown: Schema.Array(WaitingCall)
 })
+/** What a child run waits for, and its parent with it. */
 export type Suspension = typeof Suspension.Type

@@ -18,6 +18,7 @@ export const Decide = Schema.Struct({
   reason: Schema.optionalKey(Schema.String),
   by: Schema.optionalKey(Schema.String)
 })
+/** A decision about one call. */
 export type Decide = typeof Decide.Type
 
 /** Answers the question that a run stopped for. */
@@ -27,6 +28,7 @@ export const Answer = Schema.Struct({
   answer: Schema.String,
   by: Schema.optionalKey(Schema.String)
 })
+/** The answer to the question that a run stopped for. */
 export type Answer = typeof Answer.Type
 
 /** Says what became of a call whose outcome was unknown. */
@@ -37,6 +39,7 @@ export const Resolve = Schema.Struct({
   content: Schema.String,
   by: Schema.optionalKey(Schema.String)
 })
+/** What became of a call whose outcome was unknown: whether it happened, and what the model is told of it. */
 export type Resolve = typeof Resolve.Type
 
 /** Stops the run; `reason` becomes the detail of its ending. */
@@ -44,10 +47,12 @@ export const Cancel = Schema.Struct({
   type: Schema.Literal("cancel"),
   reason: Schema.String
 })
+/** A Stop, and why. */
 export type Cancel = typeof Cancel.Type
 
 /** One command. */
 export const Command = Schema.Union([Decide, Answer, Resolve, Cancel])
+/** A command to a run: a decision, an answer, what became of a call, or a Stop. */
 export type Command = typeof Command.Type
 
 /** A command in a run's inbox. Numbers rise within a run, starting with 1. */

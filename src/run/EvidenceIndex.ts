@@ -10,10 +10,12 @@ import { childId, type Finding, type PendingCall, type RunState } from "./RunSta
 
 /** A call, its arguments as JSON text, cut when they are long. */
 export const Call = Schema.Struct({ callId: Schema.String, tool: Schema.String, args: Schema.String })
+/** A call of the index, its arguments cut when they are long. */
 export type Call = typeof Call.Type
 
 /** A root or a revision that was looked at. */
 export const Source = Schema.Struct({ name: Schema.String, digest: Schema.optionalKey(Schema.String) })
+/** A root or a revision, by its name and digest. */
 export type Source = typeof Source.Type
 
 /** A file that was read, by the digest of what was read; `part` says which part, if not all of it. */
@@ -23,6 +25,7 @@ export const FileRead = Schema.Struct({
   digest: Schema.optionalKey(Schema.String),
   part: Schema.optionalKey(Schema.String)
 })
+/** A file, and the call that read it. */
 export type FileRead = typeof FileRead.Type
 
 /** A command that came to its end; `outcome` says how, if its tool did. */
@@ -33,6 +36,7 @@ export const Command = Schema.Struct({
   outcome: Schema.optionalKey(Schema.String),
   digest: Schema.optionalKey(Schema.String)
 })
+/** A command, and the call that ran it to its end. */
 export type Command = typeof Command.Type
 
 /**
@@ -49,6 +53,7 @@ export const Observation = Schema.Struct({
   digest: Schema.optionalKey(Schema.String),
   times: Schema.Natural
 })
+/** A call that is neither a read file nor a command, and what it saw. */
 export type Observation = typeof Observation.Type
 
 /**
@@ -63,6 +68,7 @@ export const Child = Schema.Struct({
   standing: Schema.Literals(["answered", "no_answer", "not_over"]),
   result: Schema.optionalKey(Schema.String)
 })
+/** A run that a call has started, and what came of it. */
 export type Child = typeof Child.Type
 
 /** The index, oldest first. `changes` are the calls that may have changed something, `observations` all others. */

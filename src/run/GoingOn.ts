@@ -15,6 +15,7 @@ export const Step = Schema.Struct({
   api: Schema.String,
   commands: Schema.optionalKey(Schema.Array(Schema.String))
 })
+/** A step that a person can take: in words, in code, and as commands. */
 export type Step = typeof Step.Type
 
 /** A run that is taken up: which one, with which limit raised (money in USD, time in seconds), and whether by force. */

@@ -16,8 +16,11 @@ import * as State from "./RunState.ts"
 import { Reason, RunStatus } from "./RunStatus.ts"
 import { approvalsOf, questionOf, unknownOf } from "./Waiting.ts"
 
+/** What the lists of a handoff are made of. */
 export type { Child, Command, FileRead, Observation, Source } from "./EvidenceIndex.ts"
+/** How the ways to go on are told, and to whom. */
 export type { Action, Resume, Showing, Step } from "./GoingOn.ts"
+/** A handoff in words. */
 export { type Section, sections, toMarkdown } from "./HandoffText.ts"
 
 const { Call, cut, inShort } = EvidenceIndex
@@ -36,6 +39,7 @@ export const LiveOperation = Schema.Struct({
   observe: Schema.String,
   handling: Schema.optionalKey(Handling)
 })
+/** Work that still goes on, and the tool with which it is looked at. */
 export type LiveOperation = typeof LiveOperation.Type
 
 /** Work that a call has started and that came to its end. */
@@ -47,6 +51,7 @@ export const EndedOperation = Schema.Struct({
   outcome: OperationOutcome,
   detail: Schema.String
 })
+/** Work that is over, and how it ended. */
 export type EndedOperation = typeof EndedOperation.Type
 
 /** A call without a result that is taken up when the run is: it runs, is first asked about, or waits for a child run. */
@@ -55,6 +60,7 @@ export const Pending = Schema.Struct({
   standing: Schema.Literals(["will_run", "will_ask", "child_waits", "running"]),
   child: Schema.optionalKey(Schema.String)
 })
+/** A call without a result, and what becomes of it when the run is taken up. */
 export type Pending = typeof Pending.Type
 
 /**
@@ -66,6 +72,7 @@ export const Contract = Schema.Struct({
   lacks: Schema.optionalKey(Schema.String),
   refused: Schema.optionalKey(Schema.String)
 })
+/** What the run has to come to, and what it still lacks. */
 export type Contract = typeof Contract.Type
 
 /**
@@ -78,6 +85,7 @@ export const Spent = Schema.Struct({
   reserve: Schema.optionalKey(Schema.Finite),
   unpriced: Schema.optionalKey(Schema.Literal(true))
 })
+/** How much of one resource was used, of which limit. */
 export type Spent = typeof Spent.Type
 
 /**
@@ -146,6 +154,7 @@ export const Handoff = Schema.Struct({
     refused: Schema.Natural
   })
 })
+/** What a run leaves to whoever takes the work over: plain JSON, as `of` makes it. */
 export type Handoff = typeof Handoff.Type
 
 /** The most entries of a list, and characters of a text. */

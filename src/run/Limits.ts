@@ -9,6 +9,7 @@ import * as Schema from "effect/Schema"
 import { keptFrom, reached, shortForCall } from "./Exhaustion.ts"
 import * as Money from "./Money.ts"
 
+/** Limits as a user writes them. */
 export {
   type AmountsInput,
   defaultTurns,
@@ -21,10 +22,12 @@ export {
 
 /** What a tool call or a model call is for. Only handoff work may use a reserve. */
 export const Purpose = Schema.Literals(["investigate", "handoff"])
+/** What a call is for: the task itself, or handing it over. */
 export type Purpose = typeof Purpose.Type
 
 /** The resources that a run can run out of. */
 export const Resource = Schema.Literals(["turns", "usd", "tokens", "time", "tool_calls"])
+/** Something that a run can run out of. */
 export type Resource = typeof Resource.Type
 
 const amounts = {
@@ -45,6 +48,7 @@ export const Limits = Schema.Struct({
   money: Schema.optionalKey(Schema.Literal("hold")),
   reserve: Schema.optionalKey(Schema.Struct(amounts))
 })
+/** The limits of a run, in USD and milliseconds; an absent one is no limit. */
 export type Limits = typeof Limits.Type
 
 /** What a run has used so far. Money in USD, time in milliseconds. */
@@ -63,6 +67,7 @@ export const Exhausted = Schema.Struct({
   limit: Schema.Finite,
   pool: Schema.optionalKey(Schema.String)
 })
+/** A resource that has run out, with what was used of it and the limit. */
 export type Exhausted = typeof Exhausted.Type
 
 /**

@@ -14,6 +14,7 @@ import type { Limits } from "./Limits.ts"
  * worst case is either held before it is sent (`hold`), or the last one may pass the limit (absent).
  */
 export const MoneyMode = Schema.Literals(["over-by-one-turn", "hold"])
+/** Whether the last model call may pass a limit of money, or its worst case is held before. */
 export type MoneyMode = typeof MoneyMode.Type
 
 const isMoneyMode = Schema.is(MoneyMode)

@@ -8,6 +8,7 @@ import * as Schema from "effect/Schema"
 
 /** Options that only one provider understands, keyed by provider, replayed to it unchanged. */
 export const ProviderOptions = Schema.Record(Schema.String, Schema.Json)
+/** Options by the provider that understands them. */
 export type ProviderOptions = typeof ProviderOptions.Type
 
 const options = { options: Schema.optionalKey(ProviderOptions) }
@@ -18,6 +19,7 @@ export const TextPart = Schema.Struct({
   text: Schema.String,
   ...options
 })
+/** A stretch of text in a message. */
 export type TextPart = typeof TextPart.Type
 
 /** A file that a person attached: `data` is a URL or base64. */
@@ -28,6 +30,7 @@ export const FilePart = Schema.Struct({
   fileName: Schema.optionalKey(Schema.String),
   ...options
 })
+/** A file in a message of a person. */
 export type FilePart = typeof FilePart.Type
 
 /** What the model thought before it answered. */
@@ -36,6 +39,7 @@ export const ReasoningPart = Schema.Struct({
   text: Schema.String,
   ...options
 })
+/** A thought of the model in its reply. */
 export type ReasoningPart = typeof ReasoningPart.Type
 
 /**
@@ -50,6 +54,7 @@ export const ToolCallPart = Schema.Struct({
   providerExecuted: Schema.optionalKey(Schema.Boolean),
   ...options
 })
+/** A call in a reply; `params` is a string where the model sent no valid JSON. */
 export type ToolCallPart = typeof ToolCallPart.Type
 
 /** The result of a tool that the provider executed itself. */
@@ -61,6 +66,7 @@ export const ProviderResultPart = Schema.Struct({
   result: Schema.Json,
   ...options
 })
+/** What a tool of the provider has brought, in the reply that called it. */
 export type ProviderResultPart = typeof ProviderResultPart.Type
 
 /** Instructions to the model. */
@@ -69,6 +75,7 @@ export const SystemMessage = Schema.Struct({
   content: Schema.String,
   ...options
 })
+/** Instructions to the model, as a message. */
 export type SystemMessage = typeof SystemMessage.Type
 
 /** What a person, or the harness in a person's place, said. */
@@ -77,6 +84,7 @@ export const UserMessage = Schema.Struct({
   content: Schema.Union([Schema.String, Schema.Array(Schema.Union([TextPart, FilePart]))]),
   ...options
 })
+/** A message of a person, or of the harness in their place. */
 export type UserMessage = typeof UserMessage.Type
 
 /** One reply of the model. */
@@ -85,6 +93,7 @@ export const AssistantMessage = Schema.Struct({
   content: Schema.Array(Schema.Union([TextPart, ReasoningPart, ToolCallPart, ProviderResultPart])),
   ...options
 })
+/** A reply of the model: texts, thoughts, and calls. */
 export type AssistantMessage = typeof AssistantMessage.Type
 
 /** The result of one tool call, in the words that the model sees. */
@@ -95,6 +104,7 @@ export const ToolMessage = Schema.Struct({
   ok: Schema.Boolean,
   content: Schema.String
 })
+/** The result of a call, as the model sees it. */
 export type ToolMessage = typeof ToolMessage.Type
 
 /**
@@ -108,6 +118,7 @@ export type ToolMessage = typeof ToolMessage.Type
  * ```
  */
 export const Message = Schema.Union([SystemMessage, UserMessage, AssistantMessage, ToolMessage])
+/** A message of a transcript, by its role. */
 export type Message = typeof Message.Type
 
 /**

@@ -23,6 +23,7 @@ export const Price = Schema.Struct({
   cacheWrite: Schema.optionalKey(Schema.Finite.check(Schema.isGreaterThanOrEqualTo(0))),
   output: Schema.Finite.check(Schema.isGreaterThanOrEqualTo(0))
 })
+/** A price in USD per million tokens. */
 export type Price = typeof Price.Type
 
 /**
@@ -34,6 +35,7 @@ export const Usage = Schema.Struct({
   cachedTokens: Schema.optionalKey(Schema.Natural),
   cacheWriteTokens: Schema.optionalKey(Schema.Natural)
 })
+/** Tokens used; those of the prompt include the cached ones. */
 export type Usage = typeof Usage.Type
 
 /** A usage of nothing. */

@@ -14,6 +14,7 @@ export const Repetition = Schema.Struct({
   seen: Schema.Record(Schema.String, Schema.Struct({ epoch: Schema.Natural, count: Schema.Natural })),
   worst: Schema.optionalKey(Schema.Struct({ tool: Schema.String, count: Schema.Natural }))
 })
+/** How often a run has repeated itself since it last saw something new. */
 export type Repetition = typeof Repetition.Type
 
 /** Nothing seen yet. */

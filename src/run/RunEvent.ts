@@ -10,7 +10,9 @@ import { AssistantMessage, Message } from "./Message.ts"
 import { Usage } from "./Money.ts"
 import { Reason, Stopped } from "./RunStatus.ts"
 
+/** What the events say of a call. */
 export { CallEffect, Disposition, PlannedCall, Question, Suspension, WaitingCall } from "./Call.ts"
+/** What they say of the run. */
 export { Reason, RunStatus } from "./RunStatus.ts"
 
 /** The newest schema version that this build writes. An older one is read, a newer one is refused by name. */
@@ -21,6 +23,7 @@ export const Parent = Schema.Struct({
   runId: Schema.String,
   callId: Schema.String
 })
+/** Where a child run comes from: the run above it, and its call. */
 export type Parent = typeof Parent.Type
 
 /**
@@ -31,6 +34,7 @@ export const Contract = Schema.Struct({
   tool: Schema.String,
   schema: Schema.optionalKey(Schema.Json)
 })
+/** The tool that takes the result of a run, and what that has to be. */
 export type Contract = typeof Contract.Type
 
 /**
@@ -44,6 +48,7 @@ export const Evidence = Schema.Struct({
   digest: Schema.optionalKey(Schema.String),
   outcome: Schema.optionalKey(Schema.String)
 })
+/** One thing that a tool has seen. */
 export type Evidence = typeof Evidence.Type
 
 /**
@@ -51,14 +56,17 @@ export type Evidence = typeof Evidence.Type
  * when its grace was over (`still_running`), or it could not be cancelled (`cancel_failed`).
  */
 export const Handling = Schema.Literals(["detached", "still_running", "cancel_failed"])
+/** What a run that stopped has done about work that goes on. */
 export type Handling = typeof Handling.Type
 
 /** How an operation has come to its end. */
 export const OperationOutcome = Schema.Literals(["succeeded", "failed", "cancelled"])
+/** How work that a tool had started ended. */
 export type OperationOutcome = typeof OperationOutcome.Type
 
 /** What a model call is expected to use: what it counts as if it never comes back. Money in USD. */
 export const Estimate = Schema.Struct({ usage: Usage, costUsd: Schema.Finite })
+/** What a model call counts as if it never comes back. Money in USD. */
 export type Estimate = typeof Estimate.Type
 
 const event = <const Type extends string, const Fields extends Schema.Struct.Fields>(
@@ -265,6 +273,7 @@ export const RunEvent = Schema.Union([
   Handoff,
   RunStopped
 ]).pipe(Schema.toTaggedUnion("type"))
+/** A stored event, told from the others by its `type`. */
 export type RunEvent = typeof RunEvent.Type
 
 /** The stored event of one type. */
@@ -305,8 +314,10 @@ export const Ephemeral = Schema.Union([
     delta: Schema.String
   })
 ])
+/** An event that only a watcher sees: progress of a tool, or a piece of text. */
 export type Ephemeral = typeof Ephemeral.Type
 
 /** Everything that a watcher of a live run sees. */
 export const LiveEvent = Schema.Union([RunEvent, Ephemeral])
+/** An event as a watcher sees it, stored or not. */
 export type LiveEvent = typeof LiveEvent.Type

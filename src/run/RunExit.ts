@@ -20,6 +20,7 @@ import * as Limits from "./Limits.ts"
 import * as State from "./RunState.ts"
 import { approvalsOf, questionOf, unknownOf } from "./Waiting.ts"
 
+/** What a stopped run waits for from people. */
 export { approvalsOf, questionOf, unknownOf } from "./Waiting.ts"
 
 /** A run that came to its end: the typed answer, and the state it ended in. */
@@ -174,6 +175,7 @@ export const RunExit = Schema.Union([
   StopConditionMet,
   RunFailed
 ])
+/** One of the failures with which a run stops short of an answer. */
 export type RunExit = typeof RunExit.Type
 
 /**

@@ -43,6 +43,7 @@ export const PendingCall = Schema.Struct({
   childTokens: Schema.optionalKey(Schema.Natural),
   childUnpriced: Schema.optionalKey(Schema.Literal(true))
 })
+/** A call without a result, and how far it has come. */
 export type PendingCall = typeof PendingCall.Type
 
 /**
@@ -60,6 +61,7 @@ export const Finding = Schema.Struct({
   childCostUsd: Schema.optionalKey(Schema.Finite),
   childUnpriced: Schema.optionalKey(Schema.Literal(true))
 })
+/** A call that ran, and what it brought. */
 export type Finding = typeof Finding.Type
 
 /** A call that the model asked for and did not get, because what the run may use was used up. */
@@ -68,6 +70,7 @@ export const RefusedCall = Schema.Struct({
   tool: Schema.String,
   args: Schema.Json
 })
+/** A call for which nothing was left. */
 export type RefusedCall = typeof RefusedCall.Type
 
 /** Work that a tool has started and that goes on. `handling` is what was done about it when the run last stopped. */
@@ -81,6 +84,7 @@ export const Operation = Schema.Struct({
   handling: Schema.optionalKey(Handling),
   ended: Schema.optionalKey(Schema.Struct({ outcome: OperationOutcome, detail: Schema.String }))
 })
+/** Work that a tool has started, and what is known of it. */
 export type Operation = typeof Operation.Type
 
 const Fields = Schema.Struct({

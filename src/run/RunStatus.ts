@@ -14,6 +14,7 @@ export const Stopped = Schema.Literals([
 
 /** Where a run stands. */
 export const RunStatus = Schema.Literals(["running", ...Stopped.literals])
+/** Where a run stands: it runs, or has ended in one of the five ways. */
 export type RunStatus = typeof RunStatus.Type
 
 /** Why a run stopped. */
@@ -34,4 +35,5 @@ export const Reason = Schema.Literals([
   "tool_permanent",
   "defect"
 ])
+/** Why a run stopped: the word beside its status. */
 export type Reason = typeof Reason.Type

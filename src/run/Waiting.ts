@@ -17,12 +17,19 @@ export const suspends: (reason: unknown) => reason is Suspension["reason"] = Sch
 /** Why a run has stopped that was stopped together with the run above it: what its journal says then. */
 export const stoppedWith = (parentId: string): string => `run ${parentId} was stopped`
 
+/** Why a run has stopped that was cut off by the run above it, which was not stopped: the time of its call was up. */
+export const lateFor = (parentId: string): string => `the time that run ${parentId} gave it was up`
+
+/** Whether this is why a run has stopped by what happened in the run above it, which takes it up again when it goes on. */
+export const isFromAbove = (why: string | undefined, parentId: string): boolean =>
+  why === stoppedWith(parentId) || why === lateFor(parentId)
+
 /**
  * Whether a child run was cancelled and the run above it was not: that is an ending of its own, and nobody takes it up
  * again unless asked.
  */
 export const cancelledAlone = ({ detail, parent, reason }: State.RunState): boolean =>
-  parent !== undefined && reason === "cancelled" && detail !== stoppedWith(parent.runId)
+  parent !== undefined && reason === "cancelled" && !isFromAbove(detail, parent.runId)
 
 /** Calls by their names, for people. */
 export const named = (calls: ReadonlyArray<Pick<WaitingCall, "callId" | "tool">>): string =>
