@@ -50,6 +50,7 @@ const countBefore = (runs: ReadonlyArray<Stored>, position: Position): number =>
 
 const matches = (summary: RunSummary, options: ListOptions): boolean =>
   (options.status === undefined || summary.status === options.status) &&
+  (options.reason === undefined || summary.reason === options.reason) &&
   (options.agent === undefined || summary.agent === options.agent) &&
   (options.tag === undefined || summary.tags?.includes(options.tag) === true)
 

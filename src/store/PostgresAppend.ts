@@ -18,7 +18,7 @@ import { channel, type News } from "./SqlNews.ts"
 import { answerLimit, executeOn, outside, postgresLevels } from "./SqlTransaction.ts"
 
 // The parameters of both: run id, expected event, next event, status, summary, signature, events, durability, news,
-// checksums, holder. Without a holder the writer has no lease, and needs none.
+// checksums, holder, reason. Without a holder the writer has no lease, and needs none.
 const allowed = `($11::text IS NULL OR EXISTS (SELECT 1 FROM checkrein_leases WHERE run_id = $1 AND holder = $11))`
 const written = `written AS (
     INSERT INTO checkrein_events (run_no, seq, body, checksum)
@@ -28,27 +28,28 @@ const written = `written AS (
 const committed = `set_config('synchronous_commit', $8, true), pg_notify('${channel}', $9)`
 
 const create = `WITH run AS (
-    INSERT INTO checkrein_runs (run_id, seq, status, summary, writer, agent, started_at, parent)
-    SELECT $1, $3::integer, $4, $5, $6, $12, $13, $14 WHERE ${allowed}
+    INSERT INTO checkrein_runs (run_id, seq, status, reason, summary, writer, agent, started_at, parent)
+    SELECT $1, $3::integer, $4, $12, $5, $6, $13, $14, $15 WHERE ${allowed}
     ON CONFLICT (run_id) DO NOTHING RETURNING run_no
   ), ${written}, tagged AS (
-    INSERT INTO checkrein_tags (run_no, tag, agent, status, started_at, run_id)
-    SELECT run.run_no, tag, $12, $4, $13, $1 FROM run, unnest($15::text[]) AS tag
+    INSERT INTO checkrein_tags (run_no, tag, agent, status, reason, started_at, run_id)
+    SELECT run.run_no, tag, $13, $4, $12, $14, $1 FROM run, unnest($16::text[]) AS tag
   )
   SELECT ${committed} FROM run`
 
 const tagged = `, tagged AS (
-    UPDATE checkrein_tags SET status = $4 FROM run
-    WHERE checkrein_tags.run_no = run.run_no AND checkrein_tags.status <> $4
+    UPDATE checkrein_tags SET status = $4, reason = $12 FROM run
+    WHERE checkrein_tags.run_no = run.run_no
+      AND (checkrein_tags.status <> $4 OR checkrein_tags.reason IS DISTINCT FROM $12)
   )`
 
 /** A lease is renewed if it is due. */
 const moving = (now: string, leaseMs: number, rest: string) => `WITH run AS (
-    UPDATE checkrein_runs SET seq = $3, status = $4, summary = $5, writer = $6
+    UPDATE checkrein_runs SET seq = $3, status = $4, reason = $12, summary = $5, writer = $6
     WHERE run_id = $1 AND seq = $2::integer AND ${allowed} RETURNING run_no
   ), ${written}, renewed AS (
     UPDATE checkrein_leases SET until_ms = ${now} + ${leaseMs}
-    WHERE run_id = $1 AND holder = $11 AND $12::boolean RETURNING run_id
+    WHERE run_id = $1 AND holder = $11 AND $13::boolean RETURNING run_id
   )${rest}
   SELECT ${committed}, EXISTS (SELECT 1 FROM renewed) AS renewed FROM run`
 
@@ -73,7 +74,7 @@ export const make = Effect.fnUntraced(function* (
   const append = ({ durability, events, expected, runId, summary }: Append) => {
     const next = expected + events.length
     const signature = `${store} ${appends++}`
-    const { agent, parent, startedAt, status, tags = [] } = summary
+    const { agent, parent, reason = null, startedAt, status, tags = [] } = summary
     const body = JSON.stringify(summary)
     const bodies = events.map(EventCodec.encode)
     const own = leases.own(runId)
@@ -88,7 +89,8 @@ export const make = Effect.fnUntraced(function* (
       levels[durability],
       news.payload(`events ${runId}`),
       bodies.map(checksum),
-      own?.holder ?? null
+      own?.holder ?? null,
+      reason
     ]
     const write =
       expected === 0

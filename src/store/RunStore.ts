@@ -124,6 +124,8 @@ export interface Append {
 /** Which runs to list: those that meet all that is asked for, newest first, at most `limit` (default 50; none below 1). */
 export interface ListOptions {
   readonly status?: RunStatus | undefined
+  /** Why they have stopped: `approval`, `input` and `unknown_outcome` are those that wait for a person. */
+  readonly reason?: Reason | undefined
   readonly agent?: string | undefined
   readonly tag?: string | undefined
   /** Only runs that were started at this time or later: ISO 8601, as in a summary; a date alone will do. */
@@ -174,7 +176,7 @@ export const LeaseTime = Context.Reference<Duration.Input>("checkrein/LeaseTime"
  *
  * const waiting = Effect.gen(function* () {
  *   const store = yield* RunStore.RunStore
- *   return yield* store.list({ status: "interrupted", tag: "acme", limit: 20 })
+ *   return yield* store.list({ reason: "approval", tag: "acme", limit: 20 })
  * })
  * ```
  */

@@ -2,7 +2,6 @@
 import * as Effect from "effect/Effect"
 import * as Result from "effect/Result"
 import type * as SqlClient from "effect/sql/SqlClient"
-import type { SqlError } from "effect/sql/SqlError"
 import type * as Statement from "effect/sql/Statement"
 import type { ListOptions, RunStoreError, RunSummary } from "./RunStore.ts"
 
@@ -15,14 +14,26 @@ export interface Row {
 
 const usual = 50
 
+/**
+ * Which index to walk along, for SQLite: it knows nothing of what is in its tables, and takes one with less in it where
+ * both ends of a time are given. A reason goes with one status, and says more.
+ */
+const along = (sql: SqlClient.SqlClient, { agent, reason, status, tag }: ListOptions): Statement.Fragment => {
+  const standing = reason !== undefined ? "_reason" : status !== undefined ? "_status" : ""
+  const by = `${agent === undefined ? "" : "_agent"}${standing}` || "_newest"
+  return sql.onDialectOrElse({
+    pg: () => sql.literal(""),
+    orElse: () => sql.literal(`INDEXED BY checkrein_${tag === undefined ? "runs" : "tags"}${by}`)
+  })
+}
+
 /** The rows of a page. */
-export const rows = (
-  sql: SqlClient.SqlClient,
-  { agent, before, limit = usual, since, status, tag, until }: ListOptions
-): Effect.Effect<ReadonlyArray<Row>, SqlError> => {
+export const rows = (sql: SqlClient.SqlClient, options: ListOptions): Statement.Statement<Row> => {
+  const { agent, before, limit = usual, reason, since, status, tag, until } = options
   const wanted: Array<Statement.Fragment> = []
   if (tag !== undefined) wanted.push(sql`k.tag = ${tag}`)
   if (status !== undefined) wanted.push(sql`k.status = ${status}`)
+  if (reason !== undefined) wanted.push(sql`k.reason = ${reason}`)
   if (agent !== undefined) wanted.push(sql`k.agent = ${agent}`)
   if (since !== undefined) wanted.push(sql`k.started_at >= ${since}`)
   if (until !== undefined) wanted.push(sql`k.started_at < ${until}`)
@@ -31,8 +42,8 @@ export const rows = (
   // What is beside a tag is enough to find the runs and their order; the summary is in the run's own row.
   const source =
     tag === undefined
-      ? sql`checkrein_runs k`
-      : sql`checkrein_tags k JOIN checkrein_runs r ON r.run_no = k.run_no`
+      ? sql`checkrein_runs k ${along(sql, options)}`
+      : sql`checkrein_tags k ${along(sql, options)} JOIN checkrein_runs r ON r.run_no = k.run_no`
   return sql<Row>`SELECT k.run_id, k.started_at, summary FROM ${source} WHERE ${sql.and(wanted)}
     ORDER BY k.started_at DESC, k.run_id DESC LIMIT ${limit}`
 }

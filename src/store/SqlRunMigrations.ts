@@ -4,7 +4,10 @@
  * A migration that was released is never changed; what the tables need next is another migration.
  */
 import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import * as Schema from "effect/Schema"
 import * as SqlClient from "effect/sql/SqlClient"
+import { Reason } from "../run/RunEvent.ts"
 import type { RunStoreError } from "./RunStore.ts"
 import * as SqlEvents from "./SqlEvents.ts"
 import * as SqlMigrations from "./SqlMigrations.ts"
@@ -133,13 +136,62 @@ const packed = Effect.gen(function* () {
   })
 })
 
+const decodeReason = Schema.decodeUnknownOption(Schema.fromJsonString(Schema.Struct({ reason: Reason })))
+
+interface Summarized {
+  readonly run_no: unknown
+  readonly summary: string
+}
+
+/** Says why runs have stopped that have done so already. One whose summary cannot be read is in no list anyhow. */
+const sayReasons = Effect.fnUntraced(function* (sql: SqlClient.SqlClient) {
+  let last: unknown = 0
+  while (true) {
+    const rows: ReadonlyArray<Summarized> = yield* sql<Summarized>`SELECT run_no, summary FROM checkrein_runs
+      WHERE run_no > ${last} ORDER BY run_no LIMIT 500`
+    const byReason = Map.groupBy(rows, ({ summary }) => Option.getOrUndefined(decodeReason(summary))?.reason)
+    for (const [reason, runs] of byReason) {
+      if (reason === undefined) continue
+      const are = sql.in(
+        "run_no",
+        runs.map(({ run_no }) => run_no)
+      )
+      yield* sql`UPDATE checkrein_runs SET reason = ${reason} WHERE ${are}`
+      yield* sql`UPDATE checkrein_tags SET reason = ${reason} WHERE ${are}`
+    }
+    const end = rows.at(-1)
+    if (end === undefined) return
+    last = end.run_no
+  }
+})
+
+/**
+ * Why runs have stopped. A run that goes on is in none of these indexes, so an append costs what it did before: only the
+ * one with which a run stops, and the first after that, have to change them.
+ */
+const reasons = Effect.gen(function* () {
+  const sql = yield* SqlClient.SqlClient
+  const { text } = typesOf(sql)
+  yield* sql`ALTER TABLE checkrein_runs ADD COLUMN reason ${text}`
+  yield* sql`ALTER TABLE checkrein_tags ADD COLUMN reason ${text}`
+  yield* sayReasons(sql)
+  for (const [name, on] of [
+    ["runs_reason", "runs (reason, started_at, run_id)"],
+    ["runs_agent_reason", "runs (agent, reason, started_at, run_id)"],
+    ["tags_reason", "tags (tag, reason, started_at, run_id)"],
+    ["tags_agent_reason", "tags (tag, agent, reason, started_at, run_id)"]
+  ] as const)
+    yield* sql.unsafe(`CREATE INDEX checkrein_${name} ON checkrein_${on} WHERE reason IS NOT NULL`)
+})
+
 const migrations = {
   "1_runs": runs,
   "2_sharing": sharing,
   "3_tags": tags,
   "4_parents": parents,
   "5_checksums": checksums,
-  "6_packed": packed
+  "6_packed": packed,
+  "7_reasons": reasons
 }
 
 /** Makes or updates the tables. */

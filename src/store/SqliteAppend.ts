@@ -21,19 +21,21 @@ export const make = (
   leases: SqlLeases
 ): ((append: Append) => Effect.Effect<boolean, RunStoreError>) => {
   const create = textOf(
-    sql`INSERT INTO checkrein_runs (run_id, agent, status, started_at, seq, summary, parent)
-      VALUES (${""}, ${""}, ${""}, ${""}, ${0}, ${""}, ${""}) ON CONFLICT (run_id) DO NOTHING RETURNING run_no`
+    sql`INSERT INTO checkrein_runs (run_id, agent, status, reason, started_at, seq, summary, parent)
+      VALUES (${""}, ${""}, ${""}, ${""}, ${""}, ${0}, ${""}, ${""}) ON CONFLICT (run_id) DO NOTHING RETURNING run_no`
   )
-  const look = textOf(sql`SELECT run_no, status FROM checkrein_runs WHERE run_id = ${""} AND seq = ${0}`)
+  const look = textOf(
+    sql`SELECT run_no, status, reason FROM checkrein_runs WHERE run_id = ${""} AND seq = ${0}`
+  )
   const isHeld = textOf(sql`SELECT 1 AS held FROM checkrein_leases WHERE run_id = ${""} AND holder = ${""}`)
   const lookHeld = `${look} AND EXISTS (${isHeld})`
   const move = textOf(sql`UPDATE checkrein_runs SET seq = ${0}, summary = ${""} WHERE run_no = ${0}`)
-  const change = textOf(sql`UPDATE checkrein_runs SET status = ${""} WHERE run_no = ${0}`)
+  const change = textOf(sql`UPDATE checkrein_runs SET status = ${""}, reason = ${""} WHERE run_no = ${0}`)
   const tag = textOf(
-    sql`INSERT INTO checkrein_tags (run_no, tag, agent, status, started_at, run_id)
-      VALUES (${0}, ${""}, ${""}, ${""}, ${""}, ${""})`
+    sql`INSERT INTO checkrein_tags (run_no, tag, agent, status, reason, started_at, run_id)
+      VALUES (${0}, ${""}, ${""}, ${""}, ${""}, ${""}, ${""})`
   )
-  const changeTags = textOf(sql`UPDATE checkrein_tags SET status = ${""} WHERE run_no = ${0}`)
+  const changeTags = textOf(sql`UPDATE checkrein_tags SET status = ${""}, reason = ${""} WHERE run_no = ${0}`)
   const inserts = new Map<number, string>()
   const insert = (count: number): string => {
     const known = inserts.get(count)
@@ -50,11 +52,12 @@ export const make = (
     own: Own | undefined
   ) {
     if (own !== undefined && (yield* execute(isHeld, [runId, own.holder])).length === 0) return undefined
-    const { agent, parent, startedAt, status, tags = [] } = summary
+    const { agent, parent, reason = null, startedAt, status, tags = [] } = summary
     const [created] = yield* execute(create, [
       runId,
       agent,
       status,
+      reason,
       startedAt,
       events.length,
       JSON.stringify(summary),
@@ -62,7 +65,8 @@ export const make = (
     ])
     if (created === undefined) return undefined
     const { run_no } = created
-    for (const each of new Set(tags)) yield* execute(tag, [run_no, each, agent, status, startedAt, runId])
+    for (const each of new Set(tags))
+      yield* execute(tag, [run_no, each, agent, status, reason, startedAt, runId])
     return run_no
   })
 
@@ -77,12 +81,12 @@ export const make = (
       ? execute(look, [runId, expected])
       : execute(lookHeld, [runId, expected, runId, own.holder])
     if (run === undefined) return undefined
-    const { status, tags = [] } = summary
+    const { reason = null, status, tags = [] } = summary
     yield* execute(move, [expected + events.length, JSON.stringify(summary), run.run_no])
-    // It is in two indexes, and rarely changes.
-    if (run.status !== status) {
-      yield* execute(change, [status, run.run_no])
-      if (tags.length > 0) yield* execute(changeTags, [status, run.run_no])
+    // They are in indexes, and rarely change.
+    if (run.status !== status || run.reason !== reason) {
+      yield* execute(change, [status, reason, run.run_no])
+      if (tags.length > 0) yield* execute(changeTags, [status, reason, run.run_no])
     }
     return run.run_no
   })

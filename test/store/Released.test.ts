@@ -47,6 +47,10 @@ for (const file of readdirSync(releases)) {
             "p completed",
             "r interrupted"
           ])
+          expect((yield* store.list({ reason: "approval" })).map(({ runId }) => runId)).toEqual(["r"])
+          expect(
+            (yield* store.list({ reason: "answered", agent: "child" })).map(({ runId }) => runId)
+          ).toEqual(["p/k"])
           for (const runId of ["r", "p", "p/k"]) {
             const { events, state } = yield* load(runId)
             const summary = yield* store.summary(runId)

@@ -22,8 +22,8 @@ const list = Command.make(
       description: "What was started for one customer since yesterday"
     },
     {
-      command: "checkrein runs list --status interrupted --json",
-      description: "What waits for somebody, for a program to read"
+      command: "checkrein runs list --reason approval --json",
+      description: "What waits for somebody to approve a call, for a program to read"
     }
   ])
 )

@@ -47,6 +47,23 @@ const age: Amount.Kind = { ...Amount.time, expected: 'an age such as 12h, 30d or
 /** Of `checkrein runs list`. */
 export const list = {
   ...filters,
+  reason: Flag.Literals("reason", [
+    "answered",
+    "submitted",
+    "max_turns",
+    "max_budget",
+    "approval",
+    "input",
+    "provider",
+    "unknown_outcome",
+    "stalled",
+    "stop_condition",
+    "cancelled",
+    "provider_refused",
+    "tool_fatal",
+    "tool_permanent",
+    "defect"
+  ]).pipe(Flag.withDescription("Only runs that have stopped for it, such as approval"), Flag.optional),
   olderThan: Amount.optional(
     "older-than",
     age,

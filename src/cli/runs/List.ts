@@ -62,6 +62,7 @@ export const list = ({ json, limit, store: where, ...wanted }: Flags.List) =>
     const ago = (ms: number) => new Date(now - ms).toISOString()
     const runs = yield* store.list({
       status: Option.getOrUndefined(wanted.status),
+      reason: Option.getOrUndefined(wanted.reason),
       agent: Option.getOrUndefined(wanted.of),
       tag: Option.getOrUndefined(wanted.tag),
       since: Option.getOrUndefined(Option.map(wanted.newerThan, ago)),

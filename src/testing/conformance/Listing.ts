@@ -70,6 +70,51 @@ export const cases: ReadonlyArray<Case> = [
       same((yield* store.summary("run 0")).tags, ["three", "four", "four"])
     })
   ),
+  define("runs are listed by why they have stopped, for as long as they stand there", (store) =>
+    Effect.gen(function* () {
+      const reasons = ["approval", "input", "cancelled"] as const
+      for (let i = 0; i < 12; i++) {
+        const [id, agent] = [`run ${i}`, i % 2 === 0 ? "even" : "odd"]
+        const reason = reasons[i % 3] ?? "approval"
+        const rest = { agent, startedAt: second(i), ...(i < 6 ? { tags: ["t", "u"] } : {}) }
+        yield* store.append(append(id, 0, 1, rest))
+        yield* store.append(append(id, 1, 1, { ...rest, status: "interrupted", reason }))
+      }
+      const begun = { agent: "even", startedAt: second(12), tags: ["t"] }
+      yield* store.append(append("run 12", 0, 1, { ...begun, status: "interrupted", reason: "approval" }))
+      const ids = (options: ListOptions) =>
+        Effect.map(store.list(options), (runs) => runs.map((run) => run.runId))
+      same(yield* ids({ reason: "approval" }), ["run 12", "run 9", "run 6", "run 3", "run 0"])
+      same(yield* ids({ reason: "approval", status: "interrupted", limit: 2 }), ["run 12", "run 9"])
+      same(yield* ids({ reason: "approval", status: "completed" }), [])
+      same(yield* ids({ reason: "approval", agent: "odd" }), ["run 9", "run 3"])
+      same(yield* ids({ reason: "approval", tag: "t" }), ["run 12", "run 3", "run 0"])
+      same(yield* ids({ reason: "input", tag: "u", agent: "even" }), ["run 4"])
+      same(yield* ids({ reason: "approval", since: second(3), until: second(9) }), ["run 6", "run 3"])
+      same(yield* ids({ reason: "approval", agent: "odd", since: second(0), until: second(9) }), ["run 3"])
+      same(yield* ids({ reason: "approval", tag: "t", since: second(1), until: second(9) }), ["run 3"])
+      const before = { startedAt: second(9), runId: "run 9" }
+      same(yield* ids({ reason: "approval", before, limit: 2 }), ["run 6", "run 3"])
+      same(yield* ids({ reason: "defect" }), [])
+
+      // One goes on, one goes on and has its answer, and one that waited is stopped where it stands.
+      const even = { agent: "even", startedAt: second(0), tags: ["t", "u"] }
+      yield* store.append(append("run 0", 2, 1, even))
+      const answered = { status: "completed", reason: "answered" } as const
+      const odd = { agent: "odd", startedAt: second(3), tags: ["t", "u"] }
+      yield* store.append(append("run 3", 2, 1, odd))
+      yield* store.append(append("run 3", 3, 1, { ...odd, ...answered }))
+      const cancelled = { status: "interrupted", reason: "cancelled" } as const
+      yield* store.append(append("run 12", 1, 1, { ...begun, ...cancelled }))
+      same(yield* ids({ reason: "approval" }), ["run 9", "run 6"])
+      for (const options of [{ tag: "t" }, { tag: "u" }, { tag: "t", agent: "even" }])
+        same(yield* ids({ ...options, reason: "approval" }), [])
+      same(yield* ids({ reason: "answered" }), ["run 3"])
+      same(yield* ids({ reason: "answered", tag: "u", agent: "odd" }), ["run 3"])
+      same(yield* ids({ reason: "cancelled", tag: "t" }), ["run 12", "run 5", "run 2"])
+      same(yield* ids({ status: "interrupted", tag: "u" }), ["run 5", "run 4", "run 2", "run 1"])
+    })
+  ),
   define("runs are listed by when they were started", (store) =>
     Effect.gen(function* () {
       for (let i = 0; i < 10; i++) {

@@ -1,5 +1,6 @@
 import { DatabaseSync } from "node:sqlite"
 import { describe, expect, it } from "vitest"
+import { Reason } from "../../../src/run/RunEvent.ts"
 import { cli, noRun, parsed, withoutEndpoint, workshop } from "../support.ts"
 import { aged, various } from "./agedRuns.ts"
 
@@ -15,6 +16,19 @@ describe("checkrein runs list", () => {
     expect(await listed("--tag", "acme", "--older-than", "1 week", "--status", "completed")).toEqual([
       "month"
     ])
+  })
+
+  it("lists by why runs have stopped, whatever that may be", async () => {
+    const answer = { status: "interrupted", reason: "input" } as const
+    const { command, listed } = await aged(path("reasons.db"), { ...various, asks: { age: 60, ...answer } })
+    expect(await listed("--reason", "approval")).toEqual(["open"])
+    expect(await listed("--reason", "answered", "--tag", "acme", "--older-than", "1d")).toEqual(["month"])
+    expect(await listed("--reason", "input", "--status", "completed")).toEqual([])
+    for (const reason of Reason.literals) {
+      const { code } = await command("list", "--reason", reason)
+      expect([reason, code]).toEqual([reason, 0])
+    }
+    expect((await command("list", "--reason", "boredom")).code).toBe(2)
   })
 
   it("goes on where a page has ended, and says how", async () => {
