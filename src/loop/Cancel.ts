@@ -8,7 +8,7 @@ import * as Stream from "effect/Stream"
 import type { Cancel, Numbered } from "../run/Command.ts"
 import type { Ending } from "../run/NextStep.ts"
 import type { RunState } from "../run/RunState.ts"
-import { stoppedWith } from "../run/Waiting.ts"
+import { isFromAbove } from "../run/Waiting.ts"
 import { RunStore } from "../store/RunStore.ts"
 import type { Journal } from "./Journal.ts"
 
@@ -76,9 +76,10 @@ export const toObey = (
   commands: ReadonlyArray<Numbered>,
   { sent, withParent }: { readonly sent: number; readonly withParent: boolean }
 ): Cancel | undefined => {
-  const revoked = withParent && parent !== undefined ? stoppedWith(parent.runId) : undefined
+  const isFromParent = (why: string | undefined) =>
+    withParent && parent !== undefined && isFromAbove(why, parent.runId)
   const isOpen = status === "running" || (status === "interrupted" && reason !== "cancelled")
-  const isRevoked = reason === "cancelled" && detail === revoked
+  const isRevoked = reason === "cancelled" && isFromParent(detail)
   const others = isOpen || isRevoked ? 0 : sent
-  return among(commands, (cancel, id) => id > (cancel.reason === revoked ? sent : others))
+  return among(commands, (cancel, id) => id > (isFromParent(cancel.reason) ? sent : others))
 }

@@ -44,6 +44,8 @@ export interface ChildLink {
   readonly allowance: Allowance
   /** Tells what the child has used so far. */
   readonly charge: (use: ChildUse) => void
+  /** Whether it was cut off because the time of the call is up, and not because its parent is stopped. */
+  readonly isLate: () => boolean
 }
 
 /** The parent's call; `undefined` outside a run. */

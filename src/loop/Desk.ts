@@ -24,6 +24,8 @@ export interface OnDesk {
   brought: Outcome | undefined
   /** Whether it did not end when it was interrupted, so that it may still be running. */
   left: boolean
+  /** Whether it was cut off because its time was up. */
+  late: boolean
 }
 
 /** A driver's desk. What is on it of a call stays until the call is settled. */
@@ -72,7 +74,15 @@ export const of = (desk: Desk, call: PendingCall, nowMs: number): OnDesk => {
   const known = desk.calls.get(call.callId)
   if (known !== undefined) return known
   const evidence = EvidenceNotes.make()
-  const put = { call, startedMs: nowMs, evidence, child: undefined, brought: undefined, left: false }
+  const put = {
+    call,
+    startedMs: nowMs,
+    evidence,
+    child: undefined,
+    brought: undefined,
+    left: false,
+    late: false
+  }
   desk.calls.set(call.callId, put)
   return put
 }

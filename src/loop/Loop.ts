@@ -14,13 +14,13 @@ import { continues } from "../run/PendingCalls.ts"
 import type { Body } from "../run/RunEvent.ts"
 import type { PendingCall } from "../run/RunState.ts"
 import * as RunState from "../run/RunState.ts"
-import { questionOf, stoppedWith } from "../run/Waiting.ts"
+import { lateFor, questionOf, stoppedWith } from "../run/Waiting.ts"
 import { RunStoreError } from "../store/RunStore.ts"
 import * as Allowances from "./Allowances.ts"
 import * as Approvals from "./Approvals.ts"
 import * as Author from "./Author.ts"
 import * as Cancel from "./Cancel.ts"
-import { useOf } from "./ChildRun.ts"
+import { ChildLink, useOf } from "./ChildRun.ts"
 import * as Desk from "./Desk.ts"
 import { Drain, isRequested } from "./Drain.ts"
 import * as Inbox from "./Inbox.ts"
@@ -218,6 +218,7 @@ const interpret = Effect.fnUntraced(function* (job: Job, journal: Journal, desk:
 export const drive = Effect.fnUntraced(function* (job: Job, journal: Journal) {
   const desk = Desk.make(job, journal.state())
   const drain = yield* Drain
+  const link = yield* ChildLink
   // A run ends once: whatever comes while its last event is being stored comes too late.
   const hasStopped = () => journal.state().status !== "running"
   const broken = (cause: Cause.Cause<unknown>) => {
@@ -255,7 +256,8 @@ export const drive = Effect.fnUntraced(function* (job: Job, journal: Journal) {
       const reason = Cancel.reasonOf(exit.cause)
       if (reason === undefined && isRequested(drain)) return journal.commit()
       const { parent } = journal.state()
-      const without = parent === undefined ? "the run was interrupted" : stoppedWith(parent.runId)
+      const fromAbove = link?.isLate() === true ? lateFor : stoppedWith
+      const without = parent === undefined ? "the run was interrupted" : fromAbove(parent.runId)
       return RunEnd.stopInterrupted(journal, Cancel.endingFor(reason ?? without))
     })
   )

@@ -29,6 +29,8 @@ export interface Options<A, E, B> {
   readonly limitMs: number
   /** How long it may take to end when it is interrupted, in milliseconds; `Infinity` for work that bounds itself. */
   readonly graceMs: () => number
+  /** Told that its time is up, before it is interrupted for that. */
+  readonly onLate?: () => void
   /** Makes the answer of what came. It is asked also where the waiting itself is interrupted, and nobody gets the answer. */
   readonly onEnd: (ended: Ended<A, E>) => B
 }
@@ -51,7 +53,7 @@ const oneStep = Effect.promise(() => Promise.resolve())
 const waitFor = Effect.fnUntraced(function* <A, E, B>(
   { exit, fiber, over }: Shared<A, E>,
   restore: <C>(effect: Effect.Effect<C>) => Effect.Effect<C>,
-  { graceMs, limitMs, name, onEnd }: Options<A, E, B>
+  { graceMs, limitMs, name, onEnd, onLate }: Options<A, E, B>
 ) {
   // One fiber for the time, where a race would need two.
   const timer =
@@ -61,10 +63,13 @@ const waitFor = Effect.fnUntraced(function* <A, E, B>(
           startImmediately: true
         })
   // Back, late, or interrupted: an interruption is taken up again when the mask ends.
-  yield* Effect.exit(restore(Deferred.await(over)))
+  const waited = yield* Effect.exit(restore(Deferred.await(over)))
   timer?.interruptUnsafe()
   const back = exit()
-  if (back === undefined) fiber.interruptUnsafe(yield* Effect.fiberId)
+  if (back === undefined) {
+    if (Exit.isSuccess(waited)) onLate?.()
+    fiber.interruptUnsafe(yield* Effect.fiberId)
+  }
   // Work that is back is over one step later, or when what it has left running is.
   else yield* oneStep
   if (fiber.pollUnsafe() === undefined) yield* orLonger(Fiber.await(fiber), graceMs())

@@ -133,7 +133,8 @@ const stopWherever = Effect.fnUntraced(function* (runId: string, reason: string)
 const stopChild = Effect.fnUntraced(function* (
   journal: Journal.Journal,
   { callId }: RunState.PendingCall,
-  isOpen: (child: RunSummary) => boolean
+  isOpen: (child: RunSummary) => boolean,
+  why = stoppedWith
 ) {
   const store = yield* RunStore
   const childId = RunState.childId(journal.runId, callId)
@@ -141,18 +142,18 @@ const stopChild = Effect.fnUntraced(function* (
   if (child === undefined || !isOpen(child)) return undefined
   // Whoever has lost the run has no say about those below it either.
   yield* journal.lease.check
-  return yield* ifStored(stopWherever(childId, stoppedWith(journal.runId)))
+  return yield* ifStored(stopWherever(childId, why(journal.runId)))
 })
 
 const isRunning = ({ status }: RunSummary): boolean => status === "running"
 
 /**
  * Ends the run in a call that comes to its result without it, if it has not ended: nobody would ever take it up again.
- * Yields its state then; `undefined` if there is no such run.
+ * Yields its state then; `undefined` if there is no such run. `why` words that for its journal, by the id of the run above.
  */
 export const abandonChild = Effect.fnUntraced(
-  function* (journal: Journal.Journal, call: RunState.PendingCall) {
-    const child = yield* stopChild(journal, call, isRunning)
+  function* (journal: Journal.Journal, call: RunState.PendingCall, why = stoppedWith) {
+    const child = yield* stopChild(journal, call, isRunning, why)
     if (child !== undefined) return child
     const stored = yield* ifStored(load(RunState.childId(journal.runId, call.callId)))
     return stored?.state

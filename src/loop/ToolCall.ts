@@ -15,6 +15,7 @@ import * as Limits from "../run/Limits.ts"
 import type { Ending } from "../run/NextStep.ts"
 import type { Body } from "../run/RunEvent.ts"
 import type { PendingCall, RunState } from "../run/RunState.ts"
+import { lateFor, stoppedWith } from "../run/Waiting.ts"
 import { CurrentCall } from "../tool/CurrentCall.ts"
 import { Timeout } from "../tool/ToolPolicy.ts"
 import * as Allowances from "./Allowances.ts"
@@ -158,7 +159,8 @@ const attempt = (
     allowance: Allowances.of(journal.state(), callId, () => deadline - journal.nowMs()),
     charge: (use) => {
       onDesk.child = use
-    }
+    },
+    isLate: () => onDesk.late
   }
 
   const preliminary = (output: Output) => publish(ToolOutcome.contentOf(output) ?? "")
@@ -176,6 +178,9 @@ const attempt = (
     name: `${call.tool} (${callId}) of run ${runId}`,
     limitMs,
     graceMs: () => graceMs(job, journal, call),
+    onLate: () => {
+      onDesk.late = true
+    },
     onEnd
   }).pipe(
     Effect.updateContext((context: Context.Context<never>) =>
@@ -200,7 +205,7 @@ const withChild = Effect.fnUntraced(function* <A extends ToolOutcome.Outcome>(
 ) {
   // A Stop that comes meanwhile finds a call that goes on when the run does.
   onDesk.brought = undefined
-  const child = yield* RunEnd.abandonChild(journal, call)
+  const child = yield* RunEnd.abandonChild(journal, call, onDesk.late ? lateFor : stoppedWith)
   if (child === undefined) return outcome
   onDesk.child = useOf(child)
   // That it cannot be taken up is a mistake of its maker, who would never hear of it.

@@ -12,10 +12,11 @@ import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Scope from "effect/Scope"
-import { Agent, RunStore, ToolFailure, ToolPolicy } from "../../src/index.ts"
+import { Agent, Handoff, RunStore, ToolFailure, ToolPolicy } from "../../src/index.ts"
 import * as Scripted from "../../src/provider/Scripted.ts"
 import * as Audit from "../../src/testing/Audit.ts"
 import {
+  type Crash,
   call,
   check,
   crashing,
@@ -38,6 +39,8 @@ type Runnable = Agent.Agent<string, never, RunStore.RunStore>
 interface Options {
   readonly policy?: Agent.PolicyInput
   readonly limits?: NonNullable<Parameters<typeof Agent.make>[1]>["limits"]
+  /** Whether its toolkit comes with its handlers, and is driven through its own `handle`. */
+  readonly resolved?: boolean
   /** What becomes of a payment that was cut off, if its tool can tell. */
   readonly found?: () => ToolPolicy.Outcome
 }
@@ -86,8 +89,10 @@ const payer = (bot: Model, found?: () => ToolPolicy.Outcome, cleaningUp: Duratio
 const above = (name: string, below: Runnable, options: Options = {}) => {
   const ask = Agent.asTool(below, { name: "ask", description: "Asks." })
   const bot = model([Scripted.call("ask", { task: "go" }, { id: "c" }), Scripted.text("done")], name)
-  const { limits, policy } = options
-  const agent = Agent.make(name, { toolkit: Toolkit.make(ask.tool), limits, policy }).pipe(
+  const { limits, policy, resolved = false } = options
+  const toolkit = Toolkit.make(ask.tool)
+  const given = resolved ? Effect.map(toolkit, (ready) => ready) : toolkit
+  const agent = Agent.make(name, { toolkit: given, limits, policy }).pipe(
     Agent.provide(Layer.merge(ask.layer, bot.layer))
   )
   return { agent, bot }
@@ -211,7 +216,7 @@ describe("a child that is cancelled in the middle of a call that may have happen
 })
 
 describe("a child that its parent cuts off in the middle of a call that may have happened", () => {
-  const late = { detail: "run r was stopped" }
+  const late = { reason: "cancelled", detail: "the time that run r gave it was up" }
   const itself = { reason: "unknown_outcome" }
   const timeout = { policy: { toolTimeout: "10 seconds" } } as const
   const deadline = { limits: { time: "10 seconds" } } as const
@@ -270,6 +275,69 @@ describe("a child that its parent cuts off in the middle of a call that may have
     expect(resultOf(end, "c").content).toContain("denied")
     expect(yield* summary("r/c")).toMatchObject({ status: "failed", reason: "tool_permanent" })
   })
+})
+
+describe("a child that its parent cuts off because its time is up, which nobody has stopped", () => {
+  const up = (parentId: string) => `the time that run ${parentId} gave it was up`
+  const lasting = () =>
+    payer(model([call("read", "a"), Scripted.text("read")], "payer"), undefined, "3 seconds")
+
+  for (const [name, options, tag] of [
+    ["a tool timeout", { policy: { toolTimeout: "10 seconds" } }, "Completed"],
+    ["its deadline", { limits: { time: "10 seconds" } }, "BudgetExceeded"]
+  ] as const) {
+    for (const [through, resolved] of [
+      ["its handler", false],
+      ["its toolkit's own `handle`", true]
+    ] as const) {
+      for (const levels of [2, 3]) {
+        check(`by ${name}, ${levels} levels, through ${through}: all who hear of it hear that`, function* () {
+          const { agent } = lasting()
+          const below = levels === 3 ? above("middle", agent, { resolved }).agent : agent
+          const top = above("top", below, { ...options, resolved })
+          const { exit } = yield* withTime(finish(Agent.run(top.agent, "go", { runId: "r" })))
+          const { run } = expectTag(exit, tag)
+          const told = resultOf({ run }, "c").content
+          expect(told).toContain("reached its time limit of 10000 ms")
+          expect(Handoff.toMarkdown(Handoff.of(run))).toContain("reached its time limit of 10000 ms")
+          const { state: child } = yield* RunStore.load("r/c")
+          expect(child).toMatchObject({ reason: "cancelled", detail: up("r") })
+          expect(Handoff.toMarkdown(Handoff.of(child))).toContain(up("r"))
+          if (levels === 3) expect(yield* summary("r/c/c")).toMatchObject({ detail: up("r/c") })
+          expect(JSON.stringify([run, child, yield* summary("r/c")])).not.toMatch(/run r(\/c)? was stopped/)
+        })
+      }
+    }
+
+    check(`by ${name}: also where its end could not be stored, so that its parent ends it`, function* () {
+      const { agent } = lasting()
+      const { agent: top } = above("top", agent, options)
+      const store = yield* RunStore.RunStore
+      let lost = 0
+      const append: typeof store.append = (one) =>
+        one.events.some(({ runId, type }) => runId === "r/c" && type === "run_stopped") && lost++ === 0
+          ? Effect.fail(new RunStore.RunStoreError({ runId: "r/c", kind: "full", problem: "no room" }))
+          : store.append(one)
+      const run = finish(Agent.run(top, "go", { runId: "r" }))
+      const { exit } = yield* withTime(Effect.provideService(run, RunStore.RunStore, { ...store, append }))
+      expectTag(exit, tag)
+      expect(lost).toBeGreaterThan(1)
+      expect(yield* summary("r/c")).toMatchObject({ reason: "cancelled", detail: up("r") })
+    })
+
+    check(`by ${name}: goes on with its parent, if that has died before it could tell`, function* () {
+      const { agent, ran } = lasting()
+      const { agent: top } = above("top", agent, options)
+      const dies = { before: ({ runId, type }) => runId === "r" && type === "tool_result" } satisfies Crash
+      yield* withTime(Effect.exit(crashing(Agent.run(top, "go", { runId: "r" }), dies)))
+      expect(yield* summary("r/c")).toMatchObject({ detail: up("r") })
+      const before = ran.length
+      const again = yield* Effect.forkChild(resume(top, { limits: { time: "1 hour" } }))
+      yield* settle
+      expect(ran.length, "it reads again").toBe(before + 1)
+      yield* withTime(Fiber.interrupt(again))
+    })
+  }
 })
 
 describe("a child that is cancelled and has left nothing unknown", () => {
