@@ -77,26 +77,18 @@ export const asTool = <
   }
 ): AsTool<Name, P, S, R> => {
   const definition = definitionOf(agent)
-  const {
-    description,
-    input = taskOf,
-    name,
-    parameters = Task,
-    success = definition.output ?? Schema.String
-  } = options
-  const tool = Tool.make(name, {
-    description,
-    parameters,
-    success,
-    failure: ToolFailure
-  })
+  const { description, input = taskOf, name } = options
+  // A type parameter may be given by hand where its value is left out, so for no value does the compiler take the default.
+  const parameters = (options.parameters ?? Task) as P
+  const success = (options.success ?? definition.output ?? Schema.String) as S
+  const tool = Tool.make(name, { description, parameters, success, failure: ToolFailure })
     .annotate(Tool.Idempotent, true)
     .annotate(IsAgent, true)
   const handler = (params: unknown) => SubAgent.call(definition, input(params))
-  // One handler for the one tool: that they have the same name is more than the compiler sees of a computed key.
-  const layer = Toolkit.make(tool).toLayer({ [name]: handler } as never)
-  // The parameters and the result are checked by the schemas that were given, which the two defaults stand in for.
-  return { tool, layer } as unknown as AsTool<Name, P, S, R>
+  // The compiler does not see that a computed key is the tool's name, so here that is any tool of any name.
+  const anyTool: Tool.Any = tool
+  const layer = Toolkit.make(anyTool).toLayer({ [name]: handler })
+  return { tool, layer }
 }
 
 const taskOf = (params: unknown): string =>
