@@ -26,6 +26,10 @@ export const keptFrom = ({ reserve }: Limits, name: keyof Used, purpose: Purpose
 export const keeps = (limits: Limits, resource: Resource): boolean =>
   keptFrom(limits, amounts[resource], "investigate") > 0
 
+/** What a limit is without what is kept of it. Money in whole nano-dollars: 0.8 - 0.1 is not 0.7 in floating point. */
+const less = (name: keyof Used, limit: number, kept: number): number =>
+  name === "usd" ? Money.subtract(limit, kept) : limit - kept
+
 /** The first limit, among the resources that count, that leaves no room for more work of this purpose. */
 export const reached = (
   limits: Limits,
@@ -37,10 +41,8 @@ export const reached = (
     const name = amounts[resource]
     const limit = limits[name]
     if (limit === undefined || !counts(resource)) continue
-    const kept = keptFrom(limits, name, purpose)
-    // In whole nano-dollars: 0.8 - 0.1 is not 0.7 in floating point.
-    const room = name === "usd" ? Money.subtract(limit, kept) : limit - kept
-    if (used[name] >= room) return { resource, used: used[name], limit }
+    if (used[name] >= less(name, limit, keptFrom(limits, name, purpose)))
+      return { resource, used: used[name], limit }
   }
   return undefined
 }
@@ -60,8 +62,7 @@ export const shortForTurn = (
     const limit = limits[name]
     const kept = keptFrom(limits, name, "investigate")
     if (limit === undefined || kept === 0) continue
-    const room = name === "usd" ? Money.subtract(limit, kept) : limit - kept
-    if (after[name] > room) return { resource: name, used: used[name], limit }
+    if (after[name] > less(name, limit, kept)) return { resource: name, used: used[name], limit }
   }
   return undefined
 }
