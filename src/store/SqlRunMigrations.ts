@@ -157,12 +157,13 @@ const sayReasons = Effect.fnUntraced(function* (sql: SqlClient.SqlClient) {
         runs.map(({ run_no }) => run_no)
       )
       yield* sql`UPDATE checkrein_runs SET reason = ${reason} WHERE ${are}`
-      yield* sql`UPDATE checkrein_tags SET reason = ${reason} WHERE ${are}`
     }
     const end = rows.at(-1)
-    if (end === undefined) return
+    if (end === undefined) break
     last = end.run_no
   }
+  yield* sql`UPDATE checkrein_tags SET reason =
+    (SELECT reason FROM checkrein_runs WHERE checkrein_runs.run_no = checkrein_tags.run_no)`
 })
 
 /**
