@@ -67,7 +67,7 @@ export const only = (store: Store): Store => {
       const asked = limit === undefined ? options : { ...options, limit: Math.floor(counted(limit)) }
       return unless(refused, () => store.list(asked))
     },
-    delete: forRun((runId) => store.delete(runId)),
+    delete: forRun((runId, options) => store.delete(runId, options)),
     watch: (runId, from = 0) => followed(runId, () => store.watch(runId, Math.ceil(counted(from)))),
     send: forRun((runId, command) => store.send(runId, command)),
     inbox: forRun((runId, after) => store.inbox(runId, Math.floor(counted(after)))),

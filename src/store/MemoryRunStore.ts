@@ -120,11 +120,12 @@ export const make: Effect.Effect<RunStore["Service"]> = Effect.sync(() => {
         }
         return page
       }),
-    delete: (runId) =>
+    delete: (runId, { untouchedSince } = {}) =>
       Effect.gen(function* () {
         const family = new Set([yield* find(runId)])
         for (const { summary } of family) {
           if (driven.has(summary.runId)) return yield* new RunBusy({ runId: summary.runId })
+          if (untouchedSince !== undefined && summary.updatedAt >= untouchedSince) return []
           for (const run of oldestFirst) if (run.summary.parent?.runId === summary.runId) family.add(run)
         }
         for (const { summary } of family) {
@@ -132,6 +133,7 @@ export const make: Effect.Effect<RunStore["Service"]> = Effect.sync(() => {
           oldestFirst.splice(countBefore(oldestFirst, summary), 1)
           wakeups.wake(`events ${summary.runId}`)
         }
+        return [...family].map(({ summary }) => summary.runId)
       }),
     send: (runId, command) =>
       Effect.suspend(() =>

@@ -137,6 +137,15 @@ export interface ListOptions {
   readonly before?: { readonly startedAt: string; readonly runId: string } | undefined
 }
 
+/** When a run may be deleted. */
+export interface DeleteOptions {
+  /**
+   * Only if nothing was written since this time, ISO 8601 as `updatedAt` in a summary, to the run nor to one that goes with
+   * it. That is asked in the transaction that deletes, so a run that has gone on meanwhile stays.
+   */
+  readonly untouchedSince?: string | undefined
+}
+
 /** The right to drive a run: one driver has it at a time. It ends with its scope, or when it cannot be kept. */
 export interface Lease {
   /** Fails if the right is lost. Asks nobody, so it costs nothing: right before a tool is the place for it. */
@@ -206,13 +215,17 @@ export class RunStore extends Context.Service<
      */
     readonly list: (options?: ListOptions) => Effect.Effect<ReadonlyArray<RunSummary>, RunStoreError>
     /**
-     * Deletes a run whole: its journal, its inbox, and the runs that its sub-agents have had, at every depth. Those are
-     * found by the `parent` in their summaries, and not by how their ids begin: a run `a/2` without a parent stays when
+     * Deletes a run whole: its journal, its inbox, and the runs that its sub-agents have had, at every depth. Yields the
+     * ids of all of them, its own first; none, if `untouchedSince` is given and one was written to since: then nothing is
+     * deleted. The runs of sub-agents are found by the `parent` in their summaries, and not by how their ids begin: a run `a/2` without a parent stays when
      * `a` is deleted. Fails with `RunBusy` while somebody drives it or one of them; then nothing is deleted. Its id may
      * be used again; the calls of such a run have the idempotency keys of the deleted one's wherever turn, call id and
      * arguments are the same, so that what was done once is not done twice.
      */
-    readonly delete: (runId: string) => Effect.Effect<void, RunNotFound | RunBusy | RunStoreError>
+    readonly delete: (
+      runId: string,
+      options?: DeleteOptions
+    ) => Effect.Effect<ReadonlyArray<string>, RunNotFound | RunBusy | RunStoreError>
     /**
      * The events of a run from number `from` (default 0, and no less) on: first the stored ones, then each as it is
      * appended. Never ends.
@@ -287,8 +300,9 @@ export type Filter = Pick<ListOptions, "status" | "agent" | "tag">
 const page = 200
 
 /**
- * Deletes the runs that nothing was written to for longer than `age`, and yields their ids. The runs of sub-agents go
- * with the run that has started them. A run that is being driven stays, and is no failure.
+ * Deletes the runs that nothing was written to for longer than `age`. The runs of sub-agents go with the run that has
+ * started them. Yields the ids of all that are gone. A run that is being driven stays, and is no failure; so does one that
+ * has gone on before its turn to be deleted came.
  *
  * @example
  * ```ts
@@ -313,10 +327,12 @@ export const deleteOlderThan = (
       const runs: ReadonlyArray<RunSummary> = yield* store.list({ ...filter, until, before, limit: page })
       for (const { parent, runId, updatedAt } of runs) {
         if (parent !== undefined || updatedAt >= until) continue
-        const gone = yield* Effect.as(store.delete(runId), true).pipe(
-          Effect.catchTag(["RunBusy", "RunNotFound"], () => Effect.succeed(false))
+        const gone = yield* Effect.catchTag(
+          store.delete(runId, { untouchedSince: until }),
+          ["RunBusy", "RunNotFound"],
+          () => Effect.succeed([])
         )
-        if (gone) deleted.push(runId)
+        deleted.push(...gone)
       }
       before = runs.at(-1)
     } while (before !== undefined)

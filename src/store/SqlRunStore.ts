@@ -170,11 +170,12 @@ export const make: Effect.Effect<RunStore["Service"], RunStoreError, SqlClient.S
       list: (options = {}) =>
         SqlList.page(options, (options) => readShortFor("")(SqlList.rows(sql, options)), summaryOf),
 
-      delete: (runId) =>
-        Effect.map(
-          answered(runId, deletionLimit, "The run may be gone all the same", remove(runId)),
+      delete: (runId, options) =>
+        Effect.tap(
+          answered(runId, deletionLimit, "The run may be gone all the same", remove(runId, options)),
           (runs) => {
             for (const run of runs) wakeups.wake(`events ${run}`)
+            return Effect.void
           }
         ),
 

@@ -66,12 +66,12 @@ describe("StoreConformance.run", () => {
         return new Map(failures.map(({ name, problem }) => [name, problem]))
       })
 
-      const keeping = yield* problemsOf(() => ({ delete: () => Effect.void }))
+      const keeping = yield* problemsOf(() => ({ delete: () => Effect.succeed(["a/1", "a/1/1"]) }))
       expect(keeping.get("the run of a sub-agent may be deleted by itself")).toMatch(
         /^expected \["a","a\/2","b"\], and \["a","a\/1","a\/1\/1","a\/2","b"\] came/
       )
       expect(keeping.get("a run that somebody drives is not deleted, nor one that has started it")).toBe(
-        "expected RunBusy for a, and it succeeded with nothing"
+        'expected RunBusy for a, and it succeeded with ["a/1","a/1/1"]'
       )
 
       const tagging = yield* problemsOf((store) => ({

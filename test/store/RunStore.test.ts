@@ -2,7 +2,7 @@ import { describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as TestClock from "effect/testing/TestClock"
 import * as MemoryRunStore from "../../src/store/MemoryRunStore.ts"
-import { deleteOlderThan, RunStore } from "../../src/store/RunStore.ts"
+import { deleteOlderThan, type ListOptions, RunStore } from "../../src/store/RunStore.ts"
 import { append } from "../../src/testing/conformance/Samples.ts"
 import { describeStores } from "./stores.ts"
 
@@ -32,7 +32,7 @@ describe("deleteOlderThan", () => {
       yield* store.append(append("a/1", 0, 1, { ...dates("01", "02"), parent: { runId: "a", callId: "1" } }))
       expect(yield* deleteOlderThan("10 days")).toEqual([])
       yield* TestClock.adjust("20 days")
-      expect(yield* deleteOlderThan("10 days")).toEqual(["a"])
+      expect(yield* deleteOlderThan("10 days")).toEqual(["a", "a/1"])
       expect(yield* store.list()).toEqual([])
     }).pipe(Effect.provide(MemoryRunStore.layer))
   )
@@ -60,6 +60,38 @@ describe("deleteOlderThan", () => {
 })
 
 describeStores((layer) => {
+  it.effect("a run that has gone on since it was found to be old is not deleted", () =>
+    Effect.gen(function* () {
+      const store = yield* RunStore
+      // It is 1970.
+      const [longAgo, later] = ["1969-01-01T00:00:00.000Z", "1970-01-01T00:00:00.000Z"]
+      const old = { startedAt: longAgo, updatedAt: longAgo }
+      const below = (parent: string) => ({ parent: { runId: parent, callId: "1" } })
+      for (const runId of ["resumed", "above", "again", "old"]) yield* store.append(append(runId, 0, 1, old))
+      for (const parent of ["above", "old"])
+        yield* store.append(append(`${parent}/1`, 0, 1, { ...old, ...below(parent) }))
+      // Somebody takes a run up, or begins another one under its id, and is done with it before it is its turn.
+      let isListed = false
+      const goOn = Effect.gen(function* () {
+        if (isListed) return
+        isListed = true
+        yield* store.append(append("resumed", 1, 1, { ...old, updatedAt: later }))
+        yield* store.append(append("above/1", 1, 1, { ...old, updatedAt: later, ...below("above") }))
+        yield* store.delete("again")
+        yield* store.append(append("again", 0, 1, { ...old, updatedAt: later }))
+      }).pipe(Effect.orDie)
+      const between = { ...store, list: (options?: ListOptions) => Effect.tap(store.list(options), goOn) }
+      const deleted = yield* Effect.provideService(deleteOlderThan("0 seconds"), RunStore, between)
+      expect(deleted).toEqual(["old", "old/1"])
+      expect((yield* store.list()).map(({ runId }) => runId).toSorted()).toEqual([
+        "above",
+        "above/1",
+        "again",
+        "resumed"
+      ])
+    }).pipe(Effect.provide(layer))
+  )
+
   it.effect("runs that each name the other as the one that has started it are deleted, and that ends", () =>
     Effect.gen(function* () {
       const store = yield* RunStore

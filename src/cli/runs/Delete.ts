@@ -26,7 +26,7 @@ const deleteOne = Effect.fnUntraced(function* (id: string, { store: where }: Fla
     return yield* new Output.CommandFailed({ message })
   }
   const stop = Ending.cancel({ store: where, agent: undefined, root })
-  yield* Effect.catchTag(
+  return yield* Effect.catchTag(
     store.delete(id),
     "RunBusy",
     () =>
@@ -34,7 +34,6 @@ const deleteOne = Effect.fnUntraced(function* (id: string, { store: where }: Fla
         message: `run ${id} is driven by another process: stop it with \`${stop}\` before it is deleted`
       })
   )
-  return [id]
 })
 
 const deleteOld = (ms: number, { of, status, tag }: Flags.Delete) =>
@@ -63,16 +62,20 @@ const chosen = (input: Flags.Delete) => {
     : usage("which runs? Name the ID of one, or of many the age with --older-than; --all is any age")
 }
 
+/** What is gone: the first of these with those below it, or many. */
+const said = ([first, ...others]: ReadonlyArray<string>, isOne: boolean): string => {
+  if (first === undefined) return "Deleted 0 runs."
+  if (others.length === 0) return `Deleted run ${plain(first)}.`
+  if (!isOne) return `Deleted ${others.length + 1} runs.`
+  const below = others.length === 1 ? "the run" : `the ${others.length} runs`
+  return `Deleted run ${plain(first)} and ${below} below it.`
+}
+
 /** Deletes a run, or those that are old. */
 export const remove = (input: Flags.Delete) =>
   Effect.gen(function* () {
     const deleting = yield* chosen(input)
     const inStore = Option.isSome(input.id) ? StoredRun.inStore : StoredRun.inStoreIfAny
     const deleted = yield* deleting.pipe(inStore(input.store))
-    const [only] = deleted
-    const text =
-      deleted.length === 1 && only !== undefined
-        ? `Deleted run ${plain(only)}.`
-        : `Deleted ${deleted.length} runs.`
-    yield* Output.result(input.json, { deleted }, text)
+    yield* Output.result(input.json, { deleted }, said(deleted, Option.isSome(input.id)))
   })

@@ -6,7 +6,7 @@ import * as Stream from "effect/Stream"
 import type { RunStore } from "../../store/RunStore.ts"
 import { type Case, define, tagOf } from "./Case.ts"
 import { failureOf, same } from "./Expect.ts"
-import { append, cancel, eventsFrom, summary } from "./Samples.ts"
+import { append, cancel, eventsFrom, second, summary } from "./Samples.ts"
 
 const ids = (store: RunStore["Service"]) =>
   Effect.map(store.list(), (runs) => runs.map(({ runId }) => runId).toSorted())
@@ -26,8 +26,9 @@ export const cases: ReadonlyArray<Case> = [
   define("a run is deleted whole, with the runs that it has started, and no other", (store) =>
     Effect.gen(function* () {
       yield* families(store)
-      yield* store.delete("a")
-      for (const id of ["a", "a/1", "a/1/1"]) {
+      const gone = yield* store.delete("a")
+      same([gone[0], gone.toSorted()], ["a", ["a", "a/1", "a/1/1"]])
+      for (const id of gone) {
         same(yield* tagOf(store.read(id)), "RunNotFound")
         same(yield* tagOf(store.summary(id)), "RunNotFound")
         same(yield* tagOf(store.send(id, cancel("late"))), "RunNotFound")
@@ -72,8 +73,26 @@ export const cases: ReadonlyArray<Case> = [
   define("the run of a sub-agent may be deleted by itself", (store) =>
     Effect.gen(function* () {
       yield* families(store)
-      yield* store.delete("a/1")
+      same(yield* store.delete("a/1"), ["a/1", "a/1/1"])
       same(yield* ids(store), ["a", "a/2", "b"])
+    })
+  ),
+  define("a run that is to be deleted if it is old stays if it or one below it has gone on", (store) =>
+    Effect.gen(function* () {
+      yield* families(store)
+      const stays = (untouchedSince: string) =>
+        Effect.gen(function* () {
+          same(yield* store.delete("a", { untouchedSince }), [])
+          same((yield* ids(store)).length, 5)
+          same(yield* store.read("a"), eventsFrom("a", 0, 3))
+          same((yield* store.inbox("a", 0)).length, 1)
+        })
+      yield* stays(second(3))
+      yield* store.append(append("a/1/1", 3, 1, { parent: { runId: "a/1", callId: "c" } }))
+      yield* stays(second(4))
+      same((yield* store.delete("a", { untouchedSince: second(5) })).length, 3)
+      same(yield* ids(store), ["a/2", "b"])
+      same(yield* tagOf(store.delete("a", { untouchedSince: second(5) })), "RunNotFound")
     })
   )
 ]

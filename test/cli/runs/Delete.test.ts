@@ -54,8 +54,21 @@ describe("checkrein runs delete", () => {
       1,
       `checkrein: run ${runId}/k1 was started by another run and is deleted with it: delete ${runId}`
     ])
-    expect((await cli("runs", "delete", runId, ...store)).code).toBe(0)
+    const whole = await cli("runs", "delete", runId, ...store)
+    expect([whole.code, whole.stdout]).toEqual([0, `Deleted run ${runId} and the run below it.`])
     expect(parsed(await cli("runs", "list", ...store, "--json")).runs).toEqual([])
+  })
+
+  it("says which runs are gone, those of sub-agents included", async () => {
+    const below = (parent: string) => ({ age: 9, ...completed, parent: { runId: parent, callId: "k" } })
+    const family = { a: { age: 9, ...completed }, "a/1": below("a"), "a/1/1": below("a/1"), b: { age: 9 } }
+    const one = await aged(path("family.db"), family)
+    expect((await one.command("delete", "a")).stdout).toBe("Deleted run a and the 2 runs below it.")
+    expect(await one.deleted("b")).toEqual(["b"])
+    const read = await aged(path("read.db"), family)
+    expect(await read.deleted("a")).toEqual(["a", "a/1", "a/1/1"])
+    const old = await aged(path("families.db"), family)
+    expect((await old.command("delete", "--older-than", "5d")).stdout).toBe("Deleted 4 runs.")
   })
 
   it("wants to know what to delete, and nothing that it does not understand", async () => {
