@@ -196,7 +196,7 @@ const make = Effect.fnUntraced(function* <
   const storeOf = (caller: Context.Context<never>): RunStore["Service"] => ({
     append: (request) => store.append(request),
     list: (options) => store.list(options),
-    delete: (runId) => store.delete(runId),
+    delete: (runId, options) => store.delete(runId, options),
     watch: (runId, from) => store.watch(runId, from),
     send: (runId, command) => store.send(runId, command),
     inbox: (runId, after) => store.inbox(runId, after),
