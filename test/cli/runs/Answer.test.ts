@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest"
 import { cli, module, noRun, parsed, withoutEndpoint, workshop } from "../support.ts"
+import { storeAt } from "./storeAt.ts"
 
 const { path } = workshop()
 withoutEndpoint()
@@ -8,8 +9,7 @@ const agent = module("asker")
 
 /** A run that asks which account to pay from. */
 const asking = async (name: string) => {
-  const store = ["--store", path(`${name}.db`)]
-  const runs = (...args: ReadonlyArray<string>) => cli("runs", ...args, ...store)
+  const { runs, store } = storeAt(path(`${name}.db`))
   const { runId } = parsed(await cli("run", ...agent, ...store, "--json", "Pay."))
   await runs("approve", runId, "p1")
   const asks = await runs("approve", runId, "p2", "--resume", ...agent, "--json")

@@ -1,19 +1,17 @@
-import { mkdirSync, writeFileSync } from "node:fs"
 import { DatabaseSync } from "node:sqlite"
 import { describe, expect, it } from "vitest"
-import { cli, noRun, parsed, withoutEndpoint, workshop } from "../support.ts"
+import { noRun, parsed, withoutEndpoint, workshop } from "../support.ts"
+import { storeAt } from "./storeAt.ts"
 
 const { path } = workshop()
 withoutEndpoint()
 
 /** A run in a store of its own that was asked to delete a file, and was allowed to. */
 const scene = async (name: string) => {
-  mkdirSync(path(name))
-  writeFileSync(path(name, "access.log"), "GET /\n")
-  const store = ["--store", path(`${name}.db`)]
-  const { runId } = parsed(await cli("run", "--root", path(name), ...store, "--json", "Delete access.log"))
-  await cli("runs", "approve", runId, ...store, "--resume")
-  return { runId, audit: (...args: ReadonlyArray<string>) => cli("runs", "audit", ...args, ...store) }
+  const { analystOf, runs } = storeAt(path(`${name}.db`))
+  const { runId } = await analystOf(path(name))("Delete access.log")
+  await runs("approve", runId, "--resume")
+  return { runId, audit: (...args: ReadonlyArray<string>) => runs("audit", ...args) }
 }
 
 /** Rewrites the events of a type behind the store's back. */

@@ -1,4 +1,4 @@
-import { existsSync, mkdirSync, writeFileSync } from "node:fs"
+import { existsSync } from "node:fs"
 import { DatabaseSync } from "node:sqlite"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
@@ -11,7 +11,6 @@ import * as Scripted from "../../../src/provider/Scripted.ts"
 import * as NodeSqlite from "../../../src/store/NodeSqlite.ts"
 import { load, RunStore, type RunSummary } from "../../../src/store/RunStore.ts"
 import {
-  cli,
   elsewhere,
   forgetTheDead,
   impatient,
@@ -20,17 +19,13 @@ import {
   withoutEndpoint,
   workshop
 } from "../support.ts"
+import { storeAt } from "./storeAt.ts"
 
 const { path } = workshop()
 withoutEndpoint()
 
-mkdirSync(path("logs"))
-writeFileSync(path("logs", "access.log"), "GET /\n")
-
-const store = ["--store", path("runs.db")]
-const runs = (...args: ReadonlyArray<string>) => cli("runs", ...args, ...store)
-const onLogs = async (...args: ReadonlyArray<string>) =>
-  parsed(await cli("run", "--root", path("logs"), ...store, "--json", ...args))
+const { analystOf, runs, store, waiting } = storeAt(path("runs.db"))
+const onLogs = analystOf(path("logs"))
 
 /** The time at which the first command to a run is seen in the store, in milliseconds since 1970. */
 const whenSent = (runId: string): Promise<number> =>
@@ -50,8 +45,6 @@ const stoppedMs = async (runId: string): Promise<number> => {
   const listed: ReadonlyArray<RunSummary> = parsed(await runs("list", "--json")).runs
   return Date.parse(listed.find((run) => run.runId === runId)?.updatedAt ?? "")
 }
-
-const waiting = () => elsewhere(store, "waiter", "Wait.", /waiting to go/)
 
 describe("checkrein runs cancel", () => {
   it("stops a run that waits for somebody at once, and the run can still be resumed", async () => {

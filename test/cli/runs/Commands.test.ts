@@ -1,10 +1,11 @@
-import { existsSync, mkdirSync, writeFileSync } from "node:fs"
+import { existsSync, writeFileSync } from "node:fs"
 import { describe, expect, it } from "vitest"
 import * as Ending from "../../../src/cli/Ending.ts"
 import { age, table } from "../../../src/cli/runs/List.ts"
 import * as Store from "../../../src/cli/Store.ts"
 import { call, tools as kinds, ran, started, stateOf, stopped, turn } from "../../run/events.ts"
 import { agentModule, cli, noRun, parsed, withoutEndpoint, workshop } from "../support.ts"
+import { storeAt } from "./storeAt.ts"
 
 const tools = (callId: string, path: string) => call(kinds.read, callId, { path })
 
@@ -13,19 +14,15 @@ withoutEndpoint()
 
 /** A store and a directory of its own with a file to delete. */
 const scene = (name: string) => {
-  mkdirSync(path(name))
-  writeFileSync(path(name, "access.log"), "GET /\n")
+  const { analystOf, runs, store } = storeAt(path(`${name}.db`))
+  const analyst = analystOf(path(name))
   writeFileSync(path(name, "old.log"), "GET /\n")
-  const store = ["--store", path(`${name}.db`)]
   return {
     store,
     file: path(name, "access.log"),
     other: path(name, "old.log"),
-    runs: (...args: ReadonlyArray<string>) => cli("runs", ...args, ...store),
-    start: async (task = "Delete access.log", ...more: ReadonlyArray<string>) => {
-      const ended = await cli("run", "--root", path(name), ...store, "--json", ...more, task)
-      return parsed(ended)
-    }
+    runs,
+    start: (task = "Delete access.log", ...more: ReadonlyArray<string>) => analyst(...more, task)
   }
 }
 

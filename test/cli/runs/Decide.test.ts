@@ -1,12 +1,12 @@
 import { mkdirSync, writeFileSync } from "node:fs"
 import { describe, expect, it } from "vitest"
-import { cli, elsewhere, module, parsed, withoutEndpoint, workshop } from "../support.ts"
+import { cli, module, parsed, withoutEndpoint, workshop } from "../support.ts"
+import { storeAt } from "./storeAt.ts"
 
 const { path } = workshop()
 withoutEndpoint()
 
-const store = ["--store", path("runs.db")]
-const runs = (...args: ReadonlyArray<string>) => cli("runs", ...args, ...store)
+const { runs, store, waiting } = storeAt(path("runs.db"))
 
 const paying = async (): Promise<string> =>
   parsed(await cli("run", ...module("asker"), ...store, "--json", "Pay.")).runId
@@ -21,7 +21,7 @@ const asking = async () => {
 
 /** A run with a call of unknown outcome. */
 const cutOff = async () => {
-  const { runId, running } = await elsewhere(store, "waiter", "send", /waiting to go/)
+  const { runId, running } = await waiting("send")
   running.signal("SIGINT")
   await running.ended
   return runId

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest"
-import { cli, elsewhere, module, noRun, parsed, withoutEndpoint, workshop } from "../support.ts"
+import { cli, module, noRun, parsed, withoutEndpoint, workshop } from "../support.ts"
 import { aged, completed, various } from "./agedRuns.ts"
+import { storeAt } from "./storeAt.ts"
 
 const { path } = workshop()
 withoutEndpoint()
@@ -47,16 +48,16 @@ describe("checkrein runs delete", () => {
 
   it("deletes the run of a sub-agent with the run above it alone", async () => {
     const asker = module("asker")
-    const store = ["--store", path("child.db")]
+    const { runs, store } = storeAt(path("child.db"))
     const { runId } = parsed(await cli("run", ...asker, ...store, "--json", "Pay."))
-    const below = await cli("runs", "delete", `${runId}/k1`, ...store)
+    const below = await runs("delete", `${runId}/k1`)
     expect([below.code, below.stderr]).toEqual([
       1,
       `checkrein: run ${runId}/k1 was started by another run and is deleted with it: delete ${runId}`
     ])
-    const whole = await cli("runs", "delete", runId, ...store)
+    const whole = await runs("delete", runId)
     expect([whole.code, whole.stdout]).toEqual([0, `Deleted run ${runId} and the run below it.`])
-    expect(parsed(await cli("runs", "list", ...store, "--json")).runs).toEqual([])
+    expect(parsed(await runs("list", "--json")).runs).toEqual([])
   })
 
   it("says which runs are gone, those of sub-agents included", async () => {
@@ -91,9 +92,8 @@ describe("checkrein runs delete", () => {
   })
 
   it("does not delete a run that another process drives", async () => {
-    const store = ["--store", path("driven.db")]
-    const runs = (...args: ReadonlyArray<string>) => cli("runs", ...args, ...store)
-    const { runId, running } = await elsewhere(store, "waiter", "Wait.", /waiting to go/)
+    const { runs, store, waiting } = storeAt(path("driven.db"))
+    const { runId, running } = await waiting()
     const ended = await runs("delete", runId, "--json")
     expect([ended.code, parsed(ended).error.tag]).toEqual([1, "RunBusy"])
     expect(ended.stderr).toBe(

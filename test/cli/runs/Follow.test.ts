@@ -1,4 +1,3 @@
-import { mkdirSync, writeFileSync } from "node:fs"
 import { describe, expect, it } from "vitest"
 import {
   cli,
@@ -11,19 +10,15 @@ import {
   withoutEndpoint,
   workshop
 } from "../support.ts"
+import { storeAt } from "./storeAt.ts"
 
 const { path } = workshop()
 withoutEndpoint()
 
-mkdirSync(path("logs"))
-writeFileSync(path("logs", "access.log"), "GET /\n")
-
-const store = ["--store", path("runs.db")]
+const { analystOf, runs, store, waiting } = storeAt(path("runs.db"))
 const ticker = module("ticker")
-const onLogs = async (...args: ReadonlyArray<string>) =>
-  parsed(await cli("run", "--root", path("logs"), ...store, "--json", ...args))
-const follow = (id: string, ...args: ReadonlyArray<string>) =>
-  cli("runs", "show", id, "--follow", ...store, ...args)
+const onLogs = analystOf(path("logs"))
+const follow = (id: string, ...args: ReadonlyArray<string>) => runs("show", id, "--follow", ...args)
 
 const ticking = (ticks: number) => elsewhere(store, "ticker", String(ticks), /turn 2/)
 
@@ -32,7 +27,7 @@ const endless = 500
 
 /** The run is driven on by its own process, which is then stopped. */
 const goesOn = async (runId: string, running: Running) => {
-  const { run } = parsed(await cli("runs", "show", runId, "--json", ...store))
+  const { run } = parsed(await runs("show", runId, "--json"))
   expect(run.status).toBe("running")
   await running.prints(new RegExp(`turn ${run.turns + 1}\\b`))
   running.signal("SIGINT")
@@ -59,7 +54,7 @@ describe("checkrein runs show --follow", () => {
 
   it("prints the stored events with --json, each on a line of its own", async () => {
     const { runId } = await onLogs("How many files are there?")
-    const { events } = parsed(await cli("runs", "show", runId, "--events", "--json", ...store))
+    const { events } = parsed(await runs("show", runId, "--events", "--json"))
     const ended = await follow(runId, "--json")
     expect([ended.code, ended.stderr]).toEqual([0, ""])
     expect(lines(ended.stdout)).toEqual(events)
@@ -68,7 +63,7 @@ describe("checkrein runs show --follow", () => {
   it("ends with the way to go on where the run stopped short, and goes past its earlier stops", async () => {
     const { next, runId } = await onLogs("Delete access.log", "--max-turns", "1")
     expect(next[0]).toContain("--max-turns 2")
-    await cli("runs", "resume", runId, "--max-turns", "9", ...store)
+    await runs("resume", runId, "--max-turns", "9")
     const ended = await follow(runId)
     expect(ended.code).toBe(3)
     expect(ended.stdout.match(/■ .*/g)).toEqual([
@@ -120,7 +115,7 @@ describe("checkrein runs show --follow", () => {
     again.signal("SIGKILL")
     await again.ended
     forgetTheDead(path("runs.db"))
-    const shown = (await cli("runs", "show", runId, ...store)).stdout
+    const shown = (await runs("show", runId)).stdout
     expect(shown).toContain(
       `${runId} is running, and nobody drives it: its process has died, or it waits for one`
     )
@@ -141,7 +136,7 @@ describe("checkrein runs show --follow", () => {
     running.signal("SIGKILL")
     await running.ended
     forgetTheDead(path("runs.db"))
-    expect((await cli("runs", "delete", runId, ...store)).code).toBe(0)
+    expect((await runs("delete", runId)).code).toBe(0)
     const ended = await watching
     expect(ended.code).toBe(1)
     expect(ended.stderr).toContain(noRun(runId, path("runs.db")))
@@ -168,10 +163,10 @@ describe("checkrein runs show --follow", () => {
   })
 
   it("is silent about progress that nobody stored, and waits with a tool that takes long", async () => {
-    const { runId, running } = await elsewhere(store, "waiter", "Wait.", /waiting to go/)
+    const { runId, running } = await waiting()
     const watching = new Running(["runs", "show", runId, "--follow", ...store])
     await watching.prints(/→ wait/)
-    await cli("runs", "cancel", runId, ...store)
+    await runs("cancel", runId)
     const ended = await watching.ended
     expect([ended.code, ended.stdout.includes("waiting to go")]).toEqual([3, false])
     expect(ended.stdout).toContain("■ interrupted: cancelled")

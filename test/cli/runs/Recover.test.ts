@@ -6,7 +6,6 @@ import * as Agent from "../../../src/Agent.ts"
 import * as Scripted from "../../../src/provider/Scripted.ts"
 import * as NodeSqlite from "../../../src/store/NodeSqlite.ts"
 import {
-  cli,
   elsewhere,
   forgetTheDead,
   impatient,
@@ -16,6 +15,7 @@ import {
   withoutEndpoint,
   workshop
 } from "../support.ts"
+import { storeAt } from "./storeAt.ts"
 
 const { path } = workshop()
 withoutEndpoint()
@@ -33,14 +33,14 @@ const scene = (name: string) => {
   mkdirSync(path(name))
   writeFileSync(path(name, "access.log"), "GET /\n")
   const file = path(`${name}.db`)
-  const store = ["--store", file]
+  const { runs, store } = storeAt(file)
   return {
     file,
     store,
     leave: (agent: string, runId: string, task: string) => leave(file, agent, runId, task),
     analyst: `log-analyst@${path(name)}`,
-    runs: (...args: ReadonlyArray<string>) => cli("runs", ...args, ...store),
-    recover: (...args: ReadonlyArray<string>) => cli("runs", "recover", ...args, ...store)
+    runs,
+    recover: (...args: ReadonlyArray<string>) => runs("recover", ...args)
   }
 }
 

@@ -1,7 +1,6 @@
 import { mkdirSync } from "node:fs"
 import { describe, expect, it } from "vitest"
 import {
-  cli,
   elsewhere,
   forgetTheDead,
   impatient,
@@ -11,15 +10,14 @@ import {
   withoutEndpoint,
   workshop
 } from "../support.ts"
+import { storeAt } from "./storeAt.ts"
 
 const { path } = workshop()
 withoutEndpoint()
 
 mkdirSync(path("logs"))
 
-const store = ["--store", path("runs.db")]
-const runs = (...args: ReadonlyArray<string>) => cli("runs", ...args, ...store)
-const waiting = () => elsewhere(store, "waiter", "Wait.", /waiting to go/)
+const { runs, store, waiting } = storeAt(path("runs.db"))
 
 describe("a run that another process drives", () => {
   const sentence = (runId: string) =>

@@ -3,7 +3,8 @@ import * as Effect from "effect/Effect"
 import * as NodeSqlite from "../../../src/store/NodeSqlite.ts"
 import { RunStore, type RunSummary } from "../../../src/store/RunStore.ts"
 import { append } from "../../../src/testing/conformance/Samples.ts"
-import { cli, parsed } from "../support.ts"
+import { parsed } from "../support.ts"
+import { storeAt } from "./storeAt.ts"
 
 const day = 86_400_000
 
@@ -19,7 +20,7 @@ export const aged = async (
       yield* store.append(append(runId, 0, 1, { startedAt: at, updatedAt: at, ...rest }))
     }
   }).pipe(Effect.provide(NodeSqlite.runStore(file)), Effect.runPromise)
-  const command = (...args: ReadonlyArray<string>) => cli("runs", ...args, "--store", file)
+  const { runs: command } = storeAt(file)
   return {
     command,
     deleted: async (...args: ReadonlyArray<string>) =>
