@@ -77,7 +77,13 @@ export class RunNotCompleted extends Schema.TaggedError<RunNotCompleted>()("RunN
   status: RunStatus
 }) {
   override get message(): string {
-    return `run ${this.runId} has not completed (${this.status}), so it has no result, and no run can follow it: resume it first`
+    const next =
+      this.status === "running"
+        ? "wait until its driver is done, or, if its process has died, resume it"
+        : this.status === "failed"
+          ? "resume it with `force`, once its cause is mended"
+          : "resume it first"
+    return `run ${this.runId} has not completed (${this.status}), so it has no result, and no run can follow it: ${next}`
   }
 }
 

@@ -54,7 +54,7 @@ describe("a run", () => {
     const followed = Agent.run(analyst, "And now?", { runId: "s", after: "r" })
     const refused = yield* Effect.flip(Effect.provide(followed, answers))
     expect(refused).toMatchObject({ _tag: "RunNotCompleted", runId: "r", status: "max_turns_exceeded" })
-    expect(refused.message).toContain("resume it")
+    expect(refused.message).toContain("resume it first")
     expect(yield* isStored("s")).toBe(false)
   })
 
