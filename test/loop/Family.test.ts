@@ -190,14 +190,14 @@ const drive = Effect.fnUntraced(function* (
       stored += one.events.length
       if (hits("interrupt", before).length > 0) Deferred.doneUnsafe(interrupted, Effect.void)
       for (const fault of hits("cancel", before)) {
-        const all = (yield* store.list()).filter((run) => run.runId.startsWith(runId))
-        const level = all.filter((run) => run.agent === `planner-${fault.level}`)
-        const target = level[pick(Math.max(1, level.length), seed, fault.at)]
+        const all = [...(yield* Effect.orDie(familyOf(runId))).values()]
+        const level = all.filter(({ state }) => state.agent === `planner-${fault.level}`)
+        const target = level[pick(Math.max(1, level.length), seed, fault.at)]?.state.runId
         const reason = `enough, said ${fault.at}`
-        if (target !== undefined) yield* Effect.ignore(store.send(target.runId, { type: "cancel", reason }))
+        if (target !== undefined) yield* Effect.ignore(store.send(target, { type: "cancel", reason }))
       }
       return seq
-    })
+    }).pipe(Effect.provideService(RunStore.RunStore, store))
   const top = family(seed, now)
   const empty = now.find(({ kind }) => kind === "pool is empty")
   const room = empty === undefined ? {} : { toolCalls: empty.at % 7, turns: 1 + (empty.at % 5) }
