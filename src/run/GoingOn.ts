@@ -4,7 +4,7 @@
 import * as Schema from "effect/Schema"
 import type { Exhausted, Resource } from "./Limits.ts"
 import { isAtLimit, type RunState } from "./RunState.ts"
-import { approvalsOf, cancelledAlone, named, questionOf, suspends, toLookUp, unknownOf } from "./Waiting.ts"
+import { approvalsOf, named, questionOf, stoppedWith, suspends, toLookUp, unknownOf } from "./Waiting.ts"
 
 /**
  * One thing to do: in words, as an expression in code, and as commands, each of them another way to do it, where whoever
@@ -75,10 +75,10 @@ const ref = ({ callId, runId }: { readonly callId: string; readonly runId: strin
  * somebody has to find out first what became of a call.
  */
 export const hasTold = (state: RunState): boolean => {
-  const { parent, reason, status } = state
+  const { detail, parent, reason, status } = state
   if (parent === undefined || status === "running" || status === "completed") return false
   if (suspends(reason) || unknownOf(state).length > 0) return false
-  return reason !== "cancelled" || cancelledAlone(state)
+  return reason !== "cancelled" || detail !== stoppedWith(parent.runId)
 }
 
 /** How a run is taken up: a child for which its parent waits goes on with the runs above it, any other by itself. */

@@ -7,6 +7,7 @@ import * as Handoff from "../../src/run/Handoff.ts"
 import { type Limits, Resource } from "../../src/run/Limits.ts"
 import type { Body, Evidence } from "../../src/run/RunEvent.ts"
 import * as RunExit from "../../src/run/RunExit.ts"
+import { lateFor } from "../../src/run/Waiting.ts"
 import {
   asked,
   call,
@@ -733,6 +734,7 @@ describe("how to go on", () => {
 
   it.each([
     [stopped("interrupted", "cancelled", { detail: "enough" }), 'Agent.resume(agent, "run")'],
+    [stopped("interrupted", "cancelled", { detail: lateFor("top") }), 'Agent.resume(agent, "run")'],
     [stopped("interrupted", "stalled"), 'Agent.resume(agent, "run")'],
     [stopped("interrupted", "stop_condition"), 'Agent.resume(agent, "run")'],
     [stops("usd", 0.05), 'Agent.resume(agent, "run", { limits: { usd: 0.1 } })'],
