@@ -301,8 +301,9 @@ export const result = <A, E, R>(
 /**
  * Stops a run, whoever drives it: its driver is told and stops within a second; a run that nobody drives is stopped at
  * once, after the runs below it: for each that is driven elsewhere it waits 10 s at most. `reason` becomes the detail of its
- * ending. A run that has completed, failed or stopped at a limit stays as it is. A sub-agent's run that is stopped by its
- * own id stops alone; see `asTool`.
+ * ending. A run that has completed, failed, been cancelled or stopped at a limit stays as it is; a `resume` of a `RunHost`
+ * that was asked for before this and waits for its turn is dropped. A `reason` that is no text is refused (`RunStoreError`,
+ * `invalid`). A sub-agent's run that is stopped by its own id stops alone; see `asTool`.
  *
  * No Stop is lost: one that comes while the run stops for something else, such as a decision, is obeyed by its driver on
  * the way out, or else by the next `resume`, before anything runs; that resume is interrupted with the reason.

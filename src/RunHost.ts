@@ -106,7 +106,8 @@ export class RunHost extends Context.Service<
     readonly cancel: (runId: string, reason: string) => Effect.Effect<void, RunNotFound | RunStoreError>
     /**
      * Has a stopped run driven on. A run that somebody drives, or that has completed, is left alone; what was decided or
-     * answered before this is taken in by its driver.
+     * answered before this is taken in by its driver. Whoever calls `cancel` after this stops it, also while it waits for its
+     * turn; a Stop from before that a driver is still about to obey is obeyed.
      */
     readonly resume: (
       runId: string,
@@ -276,11 +277,10 @@ const make = Effect.fnUntraced(function* <
     resolve: (call, resolution, options) => inStore(Agent.resolve(call, resolution, options)),
     cancel: (runId, reason) =>
       Effect.gen(function* () {
-        drivers.forget(runId)
         const cancelled = inStore(Agent.cancel(runId, reason))
         const root = yield* inStore(rootOf(runId))
         // Whoever drives it has its budget, and is told at once.
-        if (drivers.has(root.runId) || (yield* store.isDriven(root.runId))) return yield* cancelled
+        if (yield* store.isDriven(root.runId)) return yield* cancelled
         const pool = yield* drivers.poolFor(root)
         return yield* pool === undefined ? cancelled : Effect.provideService(cancelled, BudgetPool, pool)
       }),

@@ -1201,12 +1201,20 @@ describe("budget", () => {
       )
     }))
 
-  for (const whose of ["the run's", "the one around the host"] as const) {
-    test(`(${whose}) hears of the model call that was lost when a host stops what a dead process has left`, () =>
+  for (const [whose, isWaiting] of [
+    ["the run's", false],
+    ["the run's", true],
+    ["the one around the host", false]
+  ] as const) {
+    const what = isWaiting ? "what it has recovered, and has no place for" : "what a dead process has left"
+    test(`(${whose}) hears of the model call that was lost when a host stops ${what}`, () =>
       Effect.gen(function* () {
-        const { handlers } = yield* workshop
+        const { handlers, paying } = yield* workshop
         const { pools } = yield* tenants
         const agent = priced([read("a"), read("b"), Scripted.text("done")], handlers)
+        const long = agentOf("long", [pay("x")], handlers).pipe(
+          Agent.provide(PriceBook.layer({ long: { input: 1, output: 1 } }))
+        )
         let isDead = false
         const dying = {
           ...pools.a,
@@ -1224,8 +1232,19 @@ describe("budget", () => {
         const used = Effect.map(pools.a.status, ({ used: { tokens, turns } }) => ({ tokens, turns }))
         expect(yield* used).toEqual({ tokens: 15, turns: 1 })
         const around = Context.make(BudgetPool.BudgetPool, whose === "the run's" ? pools.b : pools.a)
-        const budget = () => Effect.succeed(whose === "the run's" ? pools.a : undefined)
-        yield* withHost([agent], { budget }, (host) => host.cancel("r", "enough")).pipe(
+        const budget = ({ runId }: RunHost.Hosted) =>
+          Effect.succeed(runId === "r" && whose === "the run's" ? pools.a : undefined)
+        const stopping = (host: RunHost.RunHost["Service"]) =>
+          Effect.gen(function* () {
+            if (isWaiting) {
+              yield* host.start("long", "go")
+              yield* Deferred.await(paying)
+              expect(yield* host.recover).toEqual(["r"])
+            }
+            yield* host.cancel("r", "enough")
+          })
+        const shutdown = { running: "interrupt" } as const
+        yield* withHost([agent, long], { budget, concurrency: 1, shutdown }, stopping).pipe(
           Effect.provideContext(around)
         )
         const { promptTokens, completionTokens, turns } = yield* RunStore.load("r").pipe(

@@ -1,5 +1,5 @@
 /**
- * What a run is asked, as the messages that it begins with.
+ * What people say to a run: what it is asked, as the messages that it begins with, and single texts.
  */
 import * as Effect from "effect/Effect"
 import * as Result from "effect/Result"
@@ -8,6 +8,18 @@ import { callsOf, Message } from "../run/Message.ts"
 import { RunStoreError } from "../store/RunStore.ts"
 import * as Json from "./Json.ts"
 import * as Nesting from "./Nesting.ts"
+
+/** Fails if what has to be a text is none: not everybody is held by the compiler, and what is kept is read again. */
+const text = (what: string) => (runId: string, given: unknown) =>
+  typeof given === "string"
+    ? Effect.void
+    : Effect.fail(new RunStoreError({ runId, kind: "invalid", problem: `${what} has to be a text` }))
+
+/** Fails if the reason of a Stop is no text. */
+export const reason = text("the reason of a Stop")
+
+/** Fails if what a run is told when it goes on is no text. */
+export const message = text("the message of a resume")
 
 const decode = Schema.decodeUnknownResult(Schema.Array(Message))
 

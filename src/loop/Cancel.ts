@@ -33,9 +33,11 @@ export const CancelReason = Context.Reference<string | undefined>("checkrein/Can
 export const interruption = (reason: string): Cause.Cause<never> =>
   Cause.annotate(Cause.interrupt(), Context.make(CancelReason, reason))
 
-/** The reason that an interruption carries, if it does. */
-export const reasonOf = (cause: Cause.Cause<unknown>): string | undefined =>
-  Context.get(Cause.annotations(cause), CancelReason)
+/** The reason that an interruption carries, if it does. One that is no text, from where no compiler looks, is none. */
+export const reasonOf = (cause: Cause.Cause<unknown>): string | undefined => {
+  const reason: unknown = Context.get(Cause.annotations(cause), CancelReason)
+  return typeof reason === "string" ? reason : undefined
+}
 
 /** How a run ends that was cancelled. */
 export const endingFor = (reason: string): Ending => ({
@@ -43,6 +45,10 @@ export const endingFor = (reason: string): Ending => ({
   reason: "cancelled",
   detail: reason
 })
+
+/** Whether a Stop ends a run that stands like this: it goes on, or waits for somebody. */
+export const isOpen = ({ reason, status }: Pick<RunState, "reason" | "status">): boolean =>
+  status === "running" || (status === "interrupted" && reason !== "cancelled")
 
 const isCancel = (command: Numbered["command"]): command is Cancel => command.type === "cancel"
 
@@ -54,6 +60,18 @@ export const among = (
   for (const { command, id } of commands) if (isCancel(command) && counts(command, id)) return command
   return undefined
 }
+
+/**
+ * The number of the last Stop that a run was sent by now and that nobody has taken in; 0 without one. Asked when somebody
+ * is to have the run go on, and just before it is taken, so that a Stop which comes from then on is told from one that its
+ * last driver was sent too late.
+ */
+export const lastSent = (runId: string) =>
+  Effect.gen(function* () {
+    const store = yield* RunStore
+    const { inbox } = yield* store.summary(runId)
+    return (yield* store.inbox(runId, inbox)).findLast(({ command }) => isCancel(command))?.id ?? 0
+  }).pipe(Effect.catchTag("RunNotFound", () => Effect.succeed(0)))
 
 /** Waits until a run is sent a Stop, and then interrupts with its reason. */
 export const received = Effect.fnUntraced(function* (journal: Journal) {
@@ -67,19 +85,19 @@ export const received = Effect.fnUntraced(function* (journal: Journal) {
 
 /**
  * The Stop that whoever takes a run up has to obey, among the commands that nobody has taken in yet: the last driver was
- * gone or on its way out when it came, or this one is not listening yet. `sent` is the number of the last command from
- * before the run was taken up. What is older counts no more where the run has obeyed a Stop or come to a limit since, for
- * it was resumed after that; nor does a Stop that came with one of the run above it, where that takes it up again.
+ * gone or on its way out when it came, or this one is not listening yet. `sent` is the number of the last Stop from before
+ * the run was taken up. What is older counts no more where the run has obeyed a Stop or come to a limit since, for it was
+ * resumed after that; nor does a Stop that came with one of the run above it, where that takes it up again.
  */
 export const toObey = (
-  { detail, parent, reason, status }: RunState,
+  state: RunState,
   commands: ReadonlyArray<Numbered>,
   { sent, withParent }: { readonly sent: number; readonly withParent: boolean }
 ): Cancel | undefined => {
+  const { detail, parent, reason } = state
   const isFromParent = (why: string | undefined) =>
     withParent && parent !== undefined && isFromAbove(why, parent.runId)
-  const isOpen = status === "running" || (status === "interrupted" && reason !== "cancelled")
   const isRevoked = reason === "cancelled" && isFromParent(detail)
-  const others = isOpen || isRevoked ? 0 : sent
+  const others = isOpen(state) || isRevoked ? 0 : sent
   return among(commands, (cancel, id) => id > (isFromParent(cancel.reason) ? sent : others))
 }

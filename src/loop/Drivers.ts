@@ -10,22 +10,26 @@ import type * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as FiberSet from "effect/FiberSet"
+import * as Option from "effect/Option"
 import * as Semaphore from "effect/Semaphore"
+import * as Stream from "effect/Stream"
 import type { InvalidLimits } from "../run/Limits.ts"
 import type { Message } from "../run/Message.ts"
 import { isRunExit } from "../run/RunExit.ts"
-import type { RunState } from "../run/RunState.ts"
 import { BudgetPool, type BudgetPoolError } from "../store/BudgetPool.ts"
 import { RunStore, RunStoreError, type RunSummary } from "../store/RunStore.ts"
 import { atMost } from "../store/TimeLimit.ts"
 import { type Agent, definitionOf } from "./AgentHandle.ts"
 import { ambient } from "./Ambient.ts"
+import * as Asked from "./Asked.ts"
+import * as Cancel from "./Cancel.ts"
 import { Drain } from "./Drain.ts"
 import { appendTimeout } from "./Journal.ts"
 import * as Live from "./Live.ts"
 import * as PoolClaims from "./PoolClaims.ts"
 import type { ResumeOptions } from "./Resume.ts"
 import * as Runs from "./Runs.ts"
+import type { Surroundings } from "./Surroundings.ts"
 
 /** What to do about the runs of a host that is shut down. */
 export interface Shutdown {
@@ -68,14 +72,19 @@ type Pool = BudgetPool["Service"]
 /** An agent of a host. */
 export type Driven = Agent<unknown, never, unknown>
 
+/** What is asked for of a run. */
 interface Drive {
   readonly options: ResumeOptions
   /** How many events the run had when it was asked for to drive it although it has stopped, if that was asked for. */
   readonly again: number | undefined
+  /** The last Stop that it had been sent then. */
+  readonly sent: number
+  /** Whether this has waited already for somebody else who had the run. */
+  readonly hasWaited?: true
 }
 
-/** Drives a run only as far as nobody has stopped it. */
-const onlyUnstopped: Drive = { options: {}, again: undefined }
+/** Drives a run only as far as nobody has stopped it: whatever Stop it was sent counts. */
+const onlyUnstopped: Drive = { options: {}, again: undefined, sent: 0 }
 
 /** Whether a run that stands like this is to be driven: whoever was the last to stop it or to have it go on counts. */
 const isWanted = (
@@ -86,16 +95,22 @@ const isWanted = (
 /** A run that is driven here, or that waits for its turn. */
 interface Driver {
   readonly done: Deferred.Deferred<void>
+  /** What was asked for and is not taken up yet. */
+  asked: Drive | undefined
   /** How many events the run had when it was taken up; `undefined` before that. */
   from: number | undefined
-  /** What was asked for; a Stop that comes before the run is taken up leaves nothing to do. */
-  how: Drive
-  /** What was asked for after the run had stopped or was deleted, while its driver was still on its way out. */
-  next: Drive | undefined
+}
+
+/** Has something else asked for than this, or nothing any more, unless that has changed meanwhile. */
+const replace = (driver: Driver, how: Drive, by?: Drive): void => {
+  if (driver.asked === how) driver.asked = by
 }
 
 /** How long to wait for a driver elsewhere that is on its way out. */
 const untilFree = "100 millis"
+
+/** The same for somebody who has a run and does nothing with it: each wait is as long as all before it, 26 s in all. */
+const waits = Array.from({ length: 8 }, (_, index) => 100 * 2 ** index)
 
 const finished = (runId: string) => (cause: Cause.Cause<unknown>) => {
   const failure = Cause.findErrorOption(cause)
@@ -147,70 +162,99 @@ export const make = Effect.fnUntraced(function* <R>(
       pool === undefined ? ambient(effect) : Effect.provideService(ambient(effect), BudgetPool, pool)
     )
 
-  const isLeaving = Effect.sync(() => Deferred.isDoneUnsafe(drain))
+  const lastSent = (runId: string) => Effect.provideService(Cancel.lastSent(runId), RunStore, store)
 
-  /** Drives a run until it stops; says whether it could not, because somebody else is still on the way out of it. */
+  /** Drives a run until it stops, as far as that is wanted. Yields what is still asked for if somebody else has it. */
   const attempt = (agent: Driven, runId: string, driver: Driver) =>
     Effect.gen(function* () {
-      if (yield* isLeaving) return false
-      const summary = yield* store.summary(runId)
-      if (!isWanted(driver.how, summary)) return false
-      driver.from = summary.seq
-      const { options } = driver.how
-      const { agent: name, tags = [] } = summary
-      const around = {
-        // A stream costs more than a whole reply, and shows nothing where nobody looks.
-        isStreamed: () => live.isAttached(runId),
-        watcher: live.watcher,
-        isWanted: (run: RunState) => isWanted(driver.how, run)
-      }
-      yield* within({ runId, agent: name, tags }, Runs.resume(definitionOf(agent), runId, options, around))
-      return false
-    }).pipe(
-      Effect.catchTag("RunBusy", () =>
-        Effect.gen(function* () {
-          yield* Effect.logDebug(`run ${runId} is driven by somebody else`)
-          return driver.how.again !== undefined && (yield* store.summary(runId)).status !== "running"
-        })
-      ),
-      Effect.catchCause((cause) => Effect.as(finished(runId)(cause), false)),
-      slots.withPermit
-    )
+      const how = driver.asked
+      if (how === undefined || Deferred.isDoneUnsafe(drain)) return undefined
+      const isBusy = yield* Effect.gen(function* () {
+        const summary = yield* store.summary(runId)
+        if (!isWanted(how, summary)) return false
+        const sent = yield* lastSent(runId)
+        // A Stop of a run that has stopped already leaves it as it is, for whoever was asked after that to have it go on.
+        if (sent > how.sent && !Cancel.isOpen(summary)) return false
+        const { agent: name, tags = [] } = summary
+        const around: Surroundings = {
+          // A stream costs more than a whole reply, and shows nothing where nobody looks.
+          isStreamed: () => live.isAttached(runId),
+          watcher: live.watcher,
+          sent,
+          isWanted: (run) => {
+            if (driver.asked !== how || !isWanted(how, run)) return false
+            driver.asked = undefined
+            driver.from = run.seq
+            return true
+          }
+        }
+        const resumed = Runs.resume(definitionOf(agent), runId, how.options, around)
+        yield* within({ runId, agent: name, tags }, resumed)
+        return false
+      }).pipe(
+        Effect.catchTag("RunBusy", () =>
+          Effect.as(Effect.logDebug(`run ${runId} is driven by somebody else`), driver.from === undefined)
+        ),
+        Effect.catchCause((cause) => Effect.as(finished(runId)(cause), false))
+      )
+      // What is asked for after it was taken up is another thing, and may look the same.
+      if (driver.from === undefined && !isBusy) replace(driver, how)
+      driver.from = undefined
+      return isBusy ? how : undefined
+    }).pipe(slots.withPermit)
 
-  /** Whether there is something to be done next for a run; without that its driver is gone, in the same moment. */
-  const hasNext = (runId: string, driver: Driver): boolean => {
-    const { next } = driver
-    if (next === undefined) {
-      drivers.delete(runId)
+  /** Waits until nobody has a run any more; says that it is not so if somebody goes on with it, or keeps it. */
+  const comesFree = (runId: string, seq: number) => {
+    const isFree = Effect.gen(function* () {
+      for (const ms of waits) {
+        yield* Effect.sleep(ms)
+        if (!(yield* store.isDriven(runId))) return true
+      }
       return false
-    }
-    driver.from = undefined
-    driver.how = next
-    driver.next = undefined
-    return true
+    })
+    const goesOn = Effect.as(Stream.runHead(store.watch(runId, seq)), false)
+    return Effect.raceFirst(isFree, Effect.raceFirst(goesOn, Effect.as(Deferred.await(drain), false)))
   }
 
-  /** Whether a run has stopped and nobody has asked for more: to find that out nobody waits for a place. */
-  const isOver = (runId: string, driver: Driver) =>
-    Effect.match(store.summary(runId), {
-      onFailure: () => false,
-      onSuccess: (summary) => !isWanted(driver.how, summary)
-    })
+  /**
+   * Waits for somebody else who has a run. One that has stopped is let go of soon. Of one that has not, whoever drives it
+   * is left alone; but it may have been stored just now, or be stopped, by somebody who does not drive it.
+   */
+  const awaitOthers = (runId: string, driver: Driver, how: Drive) =>
+    Effect.gen(function* () {
+      const { seq, status } = yield* store.summary(runId)
+      if (status !== "running") {
+        if (how.again === undefined) return replace(driver, how)
+        return yield* Effect.raceFirst(Effect.sleep(untilFree), Deferred.await(drain))
+      }
+      const isFree = how.hasWaited !== true && (yield* comesFree(runId, seq))
+      replace(driver, how, isFree ? { ...how, hasWaited: true } : undefined)
+    }).pipe(
+      Effect.catchCause((cause) => {
+        replace(driver, how)
+        return finished(runId)(cause)
+      })
+    )
+
+  /** Drops what is asked for of a run that has stopped: to find that out nobody waits for a place. */
+  const dropOver = Effect.fnUntraced(function* (runId: string, driver: Driver) {
+    for (let how = driver.asked; how !== undefined; how = driver.asked) {
+      const summary = yield* Effect.option(store.summary(runId))
+      if (Option.isNone(summary) || isWanted(how, summary.value)) return
+      replace(driver, how)
+    }
+  })
 
   const drive = (agent: Driven, runId: string, driver: Driver) =>
     Effect.gen(function* () {
       // Whoever has asked for this may attach first, and then sees all of it.
       yield* Effect.yieldNow
-      let goesOn = true
-      while (goesOn) {
-        const isBusy: boolean = yield* attempt(agent, runId, driver)
-        if (isBusy && !(yield* isLeaving)) {
-          yield* Effect.raceFirst(Effect.sleep(untilFree), Deferred.await(drain))
-          continue
-        }
-        goesOn = hasNext(runId, driver)
-        while (goesOn && (yield* isOver(runId, driver))) goesOn = hasNext(runId, driver)
+      while (driver.asked !== undefined && !Deferred.isDoneUnsafe(drain)) {
+        const busy = yield* attempt(agent, runId, driver)
+        yield* busy === undefined ? dropOver(runId, driver) : awaitOthers(runId, driver, busy)
       }
+      // In the same moment: what is asked for from now on needs a new one.
+      drivers.delete(runId)
     }).pipe(
       Effect.ensuring(
         Effect.suspend(() => {
@@ -226,7 +270,7 @@ export const make = Effect.fnUntraced(function* <R>(
       if (drivers.has(runId)) return Effect.void
       // Nothing begins any more in a host that is closed, and nobody would ever be done with it.
       if (Deferred.isDoneUnsafe(drain)) return Effect.sync(() => live.forget(runId))
-      const driver: Driver = { done: Deferred.makeUnsafe(), from: undefined, how, next: undefined }
+      const driver: Driver = { done: Deferred.makeUnsafe(), asked: how, from: undefined }
       drivers.set(runId, driver)
       return Effect.asVoid(here(FiberSet.run(fibers, drive(agent, runId, driver))))
     })
@@ -274,31 +318,29 @@ export const make = Effect.fnUntraced(function* <R>(
         // Whoever has a run driven is likely to attach to it next, and many a run has one turn.
         live.expect(runId)
         const driver = drivers.get(runId)
-        if (driver?.from === undefined) return submit(agent, runId, onlyUnstopped)
+        if (driver === undefined) return submit(agent, runId, onlyUnstopped)
         // It may be on the way out of a run that was deleted meanwhile; of one that is driven nothing is left to do then.
-        driver.next ??= onlyUnstopped
+        driver.asked ??= onlyUnstopped
         return Effect.void
       }),
     /** Has a run driven on that stands like this. */
-    resume: (
+    resume: Effect.fnUntraced(function* (
       agent: Driven,
       { runId, seq, status }: RunSummary,
       options: ResumeOptions
-    ): Effect.Effect<void> =>
-      Effect.suspend(() => {
-        live.expect(runId)
-        const how = { options, again: seq }
-        const driver = drivers.get(runId)
-        if (driver === undefined) return submit(agent, runId, how)
-        if (driver.from === undefined) {
-          driver.how = how
-          return Effect.void
-        }
-        // It is on its way out of a run that has stopped, or was told to forget it.
-        const leaves = driver.from < seq || driver.how.again === undefined
-        if (leaves && status !== "running") driver.next = how
-        return Effect.void
-      }),
+    ) {
+      if (options.message !== undefined) yield* Asked.message(runId, options.message)
+      const sent = yield* lastSent(runId)
+      live.expect(runId)
+      const driver = drivers.get(runId)
+      if (driver === undefined) return yield* submit(agent, runId, { options, again: seq, sent })
+      const { asked = onlyUnstopped, from } = driver
+      // One that has written something is on its way out of a run that has stopped.
+      if (from !== undefined && (status === "running" || from === seq)) return
+      // Others may have looked at the run later, and been faster.
+      const again = Math.max(seq, asked.again ?? 0)
+      driver.asked = { options, again, sent: Math.max(sent, asked.sent) }
+    }),
     /**
      * The budget that a run nobody drives is stopped with, so that it hears of the model call that was lost: a Stop does
      * not depend on it.
@@ -312,13 +354,6 @@ export const make = Effect.fnUntraced(function* <R>(
           )
         ),
         Effect.map((pool) => pool ?? Context.getOrUndefined(context, BudgetPool))
-      ),
-    /** Forgets what was asked for of a run that is stopped now. */
-    forget: (runId: string): void => {
-      const driver = drivers.get(runId)
-      if (driver === undefined) return
-      driver.how = onlyUnstopped
-      driver.next = undefined
-    }
+      )
   }
 })

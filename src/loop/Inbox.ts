@@ -146,17 +146,6 @@ export const takeIn = (
   return changed
 }
 
-/**
- * The number of the last command that a run was sent by now. Asked just before it is taken, so that a Stop which comes
- * from then on is told from one that its last driver was sent too late.
- */
-export const lastSent = (runId: string) =>
-  Effect.gen(function* () {
-    const store = yield* RunStore
-    const { inbox } = yield* store.summary(runId)
-    return (yield* store.inbox(runId, inbox)).at(-1)?.id ?? inbox
-  }).pipe(Effect.catchTag("RunNotFound", () => Effect.succeed(0)))
-
 /** Whether somebody has said meanwhile what the run is about to stop for; interrupts if somebody has stopped it. */
 export const somethingArrived = Effect.fnUntraced(function* (job: Job, journal: Journal, { reason }: Ending) {
   if (reason !== "approval" && reason !== "input" && reason !== "unknown_outcome") return false

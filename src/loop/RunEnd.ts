@@ -81,13 +81,16 @@ const stopTree = Effect.fnUntraced(function* (state: RunState.RunState, ending: 
 
 const stopUnbounded: (
   runId: string,
-  reason: string
+  reason: string,
+  leavesWord?: boolean
 ) => Effect.Effect<RunState.RunState, RunBusy | RunNotFound | RunStoreError, RunStore> = Effect.fnUntraced(
-  function* (runId, reason) {
+  function* (runId, reason, leavesWord = false) {
     const store = yield* RunStore
     const lease = yield* store.lease(runId)
     const { events, state } = yield* load(runId)
-    if (state.reason === "cancelled" || (state.status !== "running" && state.status !== "interrupted")) {
+    if (!Cancel.isOpen(state)) {
+      // Somebody may have been asked to have it go on, and wait for a place.
+      if (leavesWord && state.status !== "completed") yield* store.send(runId, { type: "cancel", reason })
       return state
     }
     const pool = Option.getOrUndefined(yield* Effect.serviceOption(BudgetPool))
@@ -101,10 +104,10 @@ const stopUnbounded: (
 /**
  * Ends a run, and the runs below it before it, if nobody drives it: fails with `RunBusy` otherwise, and with
  * `RunStoreError` (`timed_out`) if that takes longer than the run may take to end. What has come to an end of its own
- * keeps it. Yields its state then.
+ * keeps it; but whoever was asked before this to have it go on is told to stop it. Yields its state then.
  */
-export const stopUndriven: typeof stopUnbounded = (runId, reason) =>
-  within(runId)(stopUnbounded(runId, reason))
+export const stopUndriven = (runId: string, reason: string) =>
+  within(runId)(stopUnbounded(runId, reason, true))
 
 /** A driver stops within a second of being told, and the lease of one that has died ends soon after that of its parent. */
 const patience = Schedule.spaced("100 millis").pipe(Schedule.upTo({ duration: "10 seconds" }))
@@ -175,8 +178,7 @@ export const stopDriven = Effect.fnUntraced(function* (
   operations: NonNullable<Of<"run_stopped">["operations"]> = []
 ) {
   const isStop = ending.reason === "cancelled"
-  const isOpen = ({ reason, status }: RunSummary): boolean =>
-    status === "running" || (isStop && status === "interrupted" && reason !== "cancelled")
+  const isOpen = isStop ? Cancel.isOpen : isRunning
   // One that waits goes on waiting unless this is a Stop, which is one for both.
   const below = journal
     .state()

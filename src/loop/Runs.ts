@@ -23,7 +23,6 @@ import { ambient } from "./Ambient.ts"
 import * as Asked from "./Asked.ts"
 import * as Cancel from "./Cancel.ts"
 import { completed, type Definition, limitsOf, ready } from "./Definition.ts"
-import * as Inbox from "./Inbox.ts"
 import type { Job } from "./Job.ts"
 import { now } from "./Now.ts"
 import { ifStored } from "./Orphans.ts"
@@ -138,7 +137,7 @@ export const run = (
     const store = yield* RunStore
     const given = yield* givenId(options, around)
     const runId = given ?? randomUUID()
-    const sent = given === undefined ? 0 : yield* Inbox.lastSent(runId)
+    const sent = given === undefined ? 0 : yield* Cancel.lastSent(runId)
     const lease = yield* store.lease(runId)
     const stored = given === undefined ? undefined : yield* ifStored(load(given))
     if (stored !== undefined) {
@@ -160,7 +159,7 @@ export const resume = (
 ): Erased<Finished, Failures> =>
   Effect.gen(function* () {
     const store = yield* RunStore
-    const sent = yield* Inbox.lastSent(runId)
+    const sent = around.sent ?? (yield* Cancel.lastSent(runId))
     const lease = yield* store.lease(runId)
     const stored = found(yield* load(runId))
     if (around.isWanted?.(stored.state) === false) return yield* Effect.interrupt
@@ -211,13 +210,15 @@ export const create = (
 /**
  * Stops a run, whoever drives it: its driver is told, and does so within a second; a run that nobody drives is stopped
  * here. A run that has completed, failed or stopped at a limit stays as it is. A driver on its way out of the run heeds
- * what it is sent until it has looked for the last time; what comes later is obeyed by whoever takes the run up next.
+ * what it is sent until it has looked for the last time; what comes later is obeyed by whoever takes the run up next. Of a
+ * run that has stopped it counts for those alone who were asked before it to have that go on.
  */
 export const cancel = (
   runId: string,
   reason: string
 ): Effect.Effect<void, RunNotFound | RunStoreError, RunStore> =>
   Effect.gen(function* () {
+    yield* Asked.reason(runId, reason)
     const store = yield* RunStore
     yield* store.summary(runId)
     const ended = Effect.asVoid(RunEnd.stopUndriven(runId, reason))

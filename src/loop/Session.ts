@@ -12,6 +12,7 @@ import type { Body, Parent } from "../run/RunEvent.ts"
 import * as RunState from "../run/RunState.ts"
 import { questionOf } from "../run/Waiting.ts"
 import { type Lease, RunStore } from "../store/RunStore.ts"
+import * as Asked from "./Asked.ts"
 import * as Cancel from "./Cancel.ts"
 import * as Inbox from "./Inbox.ts"
 import type { Job } from "./Job.ts"
@@ -39,7 +40,7 @@ interface Resumption {
   readonly message?: string | undefined
   /** The last model call, of which its driver may have died before it could tell the shared budget. */
   readonly last: PoolClaims.LastAttempt | undefined
-  /** The last command that the run had been sent when it was taken: a Stop that came later counts. */
+  /** The last Stop that the run had been sent when it was taken: one that came later counts. */
   readonly sent: number
   /** Whether the run above it takes it up: then nobody has stopped that, or it goes on again. */
   readonly withParent?: boolean | undefined
@@ -137,6 +138,7 @@ export const resume = Effect.fnUntraced(function* (
 ) {
   const store = yield* RunStore
   const { runId } = state
+  if (message !== undefined) yield* Asked.message(runId, message)
   yield* PoolClaims.settleAgain(job, last)
   const news = yield* Orphans.closeBelow(job, state)
   const commands = yield* store.inbox(runId, state.inbox)

@@ -16,6 +16,8 @@ export interface Surroundings {
   readonly allowance?: Allowance | undefined
   /** Whether a stored run is still to be taken up as it stands now that nobody else can: somebody may have stopped it. */
   readonly isWanted?: ((run: RunState) => boolean) | undefined
+  /** The last Stop that the run has been sent, if that is known; see `Cancel.lastSent`. */
+  readonly sent?: number | undefined
 }
 
 /** Nobody else. */

@@ -545,3 +545,20 @@ describe("a child that was stopped with its parent, and whose own driver was dea
     expect(resultOf(expectTag(exit, "Completed"), "c")).toMatchObject({ ok: true, content: "dug" })
   })
 })
+
+describe("a child that was stopped with its parent, and then by its id", () => {
+  check("has ended, and its parent is told so when that is resumed", function* () {
+    const { agent, ran, until } = payer(model([call("read", "p"), Scripted.text("read")], "payer"))
+    const top = above("top", agent)
+    const running = yield* until(Agent.run(top.agent, "go", { runId: "r" }))
+    yield* Agent.cancel("r", "enough")
+    yield* Fiber.join(running)
+    yield* Agent.cancel("r/c", "never again")
+    const { exit } = yield* resume(top.agent)
+    const { content, ok } = resultOf(expectTag(exit, "Completed"), "c")
+    expect(ok).toBe(false)
+    expect(content).toContain("never again")
+    expect(yield* summary("r/c")).toMatchObject({ reason: "cancelled", detail: "never again" })
+    expect(ran).toEqual(["read"])
+  })
+})

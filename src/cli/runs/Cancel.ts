@@ -54,6 +54,8 @@ export const cancel = (input: Flags.Cancel) =>
     const store = yield* RunStore
     const before = yield* store.summary(id)
     if (isOver(before)) {
+      // Somebody else may have been asked to have it go on.
+      yield* Agent.cancel(id, reason)
       const { status } = before
       const text = `Nobody drives run ${plain(id)}: it is ${plain(Ending.standing(before))}`
       return yield* Output.result(json, { runId: id, cancelled: false, status }, text)

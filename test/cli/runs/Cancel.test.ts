@@ -47,6 +47,21 @@ const stoppedMs = async (runId: string): Promise<number> => {
 }
 
 describe("checkrein runs cancel", () => {
+  it("tells whoever was asked to have a cancelled run go on, and waits for its turn elsewhere", async () => {
+    const { runId } = await onLogs("Delete access.log")
+    await runs("cancel", runId)
+    const again = await runs("cancel", runId, "--reason", "no, stop")
+    expect([again.code, again.stdout]).toEqual([
+      0,
+      `Nobody drives run ${runId}: it is interrupted (cancelled): cancelled from the command line`
+    ])
+    const inbox = Effect.flatMap(RunStore, (runs) => runs.inbox(runId, 0))
+    const stored = Effect.provide(inbox, NodeSqlite.runStore(path("runs.db")))
+    expect(await Effect.runPromise(stored)).toMatchObject([
+      { command: { type: "cancel", reason: "no, stop" } }
+    ])
+  })
+
   it("stops a run that waits for somebody at once, and the run can still be resumed", async () => {
     const { runId } = await onLogs("Delete access.log")
     const ended = await runs("cancel", runId, "--reason", "wrong directory")
