@@ -47,8 +47,11 @@ export const Routes = HttpRouter.use((router) =>
     yield* route("POST", "/verdict", (runId) =>
       Effect.gen(function* () {
         const { approve, ...seen } = yield* HttpServerRequest.schemaBodyJson(Verdict)
+        const { approvals, reason } = yield* host.status(runId)
+        // A page that is older than the Stop of its run does not undo it.
+        if (reason === "cancelled") return json({ error: "the run was cancelled" }, 409)
         // A call may be one of a sub-agent, whose run has an id of its own.
-        const call = (yield* host.status(runId)).approvals.find(({ callId }) => callId === seen.callId)
+        const call = approvals.find(({ callId }) => callId === seen.callId)
         const decision = approve ? Agent.approve() : Agent.reject()
         yield* host.decide({ runId: call?.runId ?? runId, ...seen }, decision, { by: "ann" })
         yield* host.resume(runId)
@@ -72,8 +75,9 @@ export const Routes = HttpRouter.use((router) =>
   })
 )
 
-// NodeRuntime.runMain(Layer.launch(…)) of this, with what Host needs: on SIGTERM the server closes, then the host.
+// NodeRuntime.runMain(Layer.launch(…)) of this, with what Host needs: the port opens when the host is there, and on
+// SIGTERM the server closes, then the host.
 export const Server = HttpRouter.serve(Routes).pipe(
-  Layer.provide(Host),
-  Layer.provide(NodeHttpServer.layer(createServer, { port: 3000, gracefulShutdownTimeout: "1 second" }))
+  Layer.provide(NodeHttpServer.layer(createServer, { port: 3000, gracefulShutdownTimeout: "1 second" })),
+  Layer.provide(Host)
 )

@@ -409,8 +409,9 @@ describe("its examples", () => {
     )
   )
 
+  const withoutComments = (body: string) => body.replaceAll(/^:\n\n/gm, "")
   const bodyOf = (response: HttpServerResponse.HttpServerResponse) =>
-    Effect.promise(() => HttpServerResponse.toWeb(response).text())
+    Effect.promise(async () => withoutComments(await HttpServerResponse.toWeb(response).text()))
 
   it.effect("server-sent events: all of them, and then what the run has failed with", () =>
     Effect.gen(function* () {
@@ -426,6 +427,21 @@ describe("its examples", () => {
       if (call !== undefined) yield* Agent.decide(call, Agent.reject())
       expect(yield* asked("r")).toMatch(/"type":"run_stopped","status":"completed"[^\n]*\n\n$/)
     }).pipe(Effect.provide(world(deletion, Scripted.text("done"))))
+  )
+
+  it.effect("server-sent events begin before there is any, and keep their connection alive", () =>
+    Effect.gen(function* () {
+      const pieces: Array<string> = []
+      const { body } = sse(Stream.never)
+      const bytes = body._tag === "Stream" ? body.stream : Stream.empty
+      const reading = bytes.pipe(
+        Stream.decodeText(),
+        Stream.runForEach((piece) => Effect.sync(() => pieces.push(piece)))
+      )
+      yield* Effect.forkChild(reading)
+      for (let beat = 0; beat < 2; beat++) yield* TestClock.adjust("15 seconds")
+      expect(pieces).toEqual([":\n\n", ":\n\n", ":\n\n"])
+    })
   )
 
   it.live("a host behind HTTP: start, status, a verdict, events from where they were left, cancel", () =>
@@ -490,6 +506,14 @@ describe("its examples", () => {
         await send("POST", "b", "slow")
         expect((await send("DELETE", "b"))[0]).toBe(202)
         expect((await send("GET", "b/events"))[1]).toMatch(/"reason":"cancelled","detail":"the user"/)
+
+        await send("POST", "c", "Free some space.")
+        await send("GET", "c/events")
+        const waiting = (await status("c")).approvals[0]
+        await send("DELETE", "c")
+        const stale = JSON.stringify({ callId: waiting.callId, argsDigest: waiting.argsDigest, approve: true })
+        expect(await send("POST", "c/verdict", stale)).toEqual([409, '{"error":"the run was cancelled"}'])
+        expect((await status("c")).reason).toBe("cancelled")
       })
     }).pipe(Effect.scoped)
   )
