@@ -13,6 +13,7 @@ import type * as Scope from "effect/Scope"
 import * as Stream from "effect/Stream"
 import * as Agent from "./Agent.ts"
 import * as Drivers from "./loop/Drivers.ts"
+import * as Given from "./run/Given.ts"
 import type { Message } from "./run/Message.ts"
 import type { LiveEvent } from "./run/RunEvent.ts"
 import { BudgetPool } from "./store/BudgetPool.ts"
@@ -132,7 +133,8 @@ const lookEvery = "1 second"
 /**
  * A host that drives these agents. What they need is taken from the context in which the layer is built, and nothing from
  * that of whoever calls it: request parameters, a trace or a budget that all runs share belong around the layer. How getting
- * their tools may fail has to be settled before.
+ * their tools may fail has to be settled before. Two agents of one name, or options that can be of no use, are a defect when
+ * the layer is built.
  *
  * When the layer's scope closes, as it does on SIGTERM under `NodeRuntime.runMain`, nothing new begins, what runs is
  * finished or interrupted as `shutdown` says, and every run is left in the store, for `recover` to take it over.
@@ -175,10 +177,33 @@ export const layer = <const Agents extends ReadonlyArray<Agent.Agent<unknown, ne
 ): Layer.Layer<RunHost, never, RunStore | Agent.Services<Agents[number]> | R> =>
   Layer.effect(RunHost, make(agents, options))
 
+const kinds: Given.Kinds<Drivers.Options> = {
+  concurrency: Given.wholeOrAll(1),
+  shutdown: { what: "an object", is: Given.isRecord },
+  budget: { what: "a function", is: (value) => typeof value === "function" }
+}
+
+const shutdownKinds: Given.Kinds<Drivers.Shutdown> = {
+  running: Given.oneOf("finish", "interrupt"),
+  grace: Given.duration
+}
+
+/** Why there can be no host like this, if there cannot: it would drive nothing, or another agent than was meant. */
+const problemOf = (agents: ReadonlyArray<{ readonly name: string }>, options: Drivers.Options<unknown>) => {
+  const names = agents.map(({ name }) => name)
+  const twice = names.find((name, index) => names.indexOf(name) < index)
+  return twice === undefined
+    ? (Given.problemOf(options, "options", kinds) ??
+        Given.problemOf(options.shutdown ?? {}, "options.shutdown", shutdownKinds))
+    : `two of its agents are called ${twice}, and runs are driven by the name of their agent`
+}
+
 const make = Effect.fnUntraced(function* <
   const Agents extends ReadonlyArray<Agent.Agent<unknown, never, unknown>>,
   R
 >(agents: Agents, options: Drivers.Options<R>) {
+  const problem = problemOf(agents, options)
+  if (problem !== undefined) return yield* Effect.die(new TypeError(`a RunHost cannot be made: ${problem}`))
   const store = yield* RunStore
   const context = yield* Effect.context<RunStore | Agent.Services<Agents[number]> | R>()
   const byName = new Map(agents.map((agent) => [agent.name, agent]))
@@ -204,7 +229,7 @@ const make = Effect.fnUntraced(function* <
     watchInbox: (runId, after) => store.watchInbox(runId, after),
     isDriven: (runId) => store.isDriven(runId),
     summary: (runId) => Effect.provideContext(store.summary(runId), caller),
-    read: (runId, from) => Effect.provideContext(store.read(runId, from), caller),
+    read: (runId, from, limit) => Effect.provideContext(store.read(runId, from, limit), caller),
     lease: (runId) =>
       Effect.updateContext(store.lease(runId), (own: Context.Context<Scope.Scope>) =>
         Context.merge(caller, own)

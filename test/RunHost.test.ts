@@ -1,6 +1,7 @@
 import { describe, expect, it } from "@effect/vitest"
 import * as Tool from "effect/ai/Tool"
 import * as Toolkit from "effect/ai/Toolkit"
+import * as Cause from "effect/Cause"
 import * as Context from "effect/Context"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
@@ -1432,4 +1433,33 @@ describe("shutting down", () => {
       yield* lawful("r")
       yield* lawful("r/c")
     }))
+})
+
+describe("a host that would drive nothing, or another agent than was meant", () => {
+  const offline = (name: string) =>
+    Agent.make(name).pipe(Agent.provide(Scripted.layer(Scripted.make(name, [Scripted.text("done")]))))
+
+  it.effect.each<{
+    readonly options?: object
+    readonly agents?: ReadonlyArray<Agent.Agent<unknown, never, never>>
+    readonly problem: string
+  }>([
+    ...[0, -1, 0.5, Number.NaN, "4"].map((concurrency) => ({
+      options: { concurrency },
+      problem: `options.concurrency is ${JSON.stringify(concurrency)?.replace("null", "NaN")}, and must be`
+    })),
+    { options: { concurency: 4 }, problem: 'options has no "concurency"' },
+    { options: { budget: {} }, problem: "options.budget is an object, and must be a function" },
+    { options: { shutdown: "interrupt" }, problem: 'options.shutdown is "interrupt", and must be' },
+    { options: { shutdown: { running: "stop" } }, problem: 'options.shutdown.running is "stop"' },
+    { options: { shutdown: { grace: Number.NaN } }, problem: "options.shutdown.grace is NaN" },
+    { options: { shutdown: { grace: "-1 second" } }, problem: 'options.shutdown.grace is "-1 second"' },
+    { agents: ["one", "two", "one"].map(offline), problem: "two of its agents are called one" }
+  ])("is not made: $problem", ({ agents = [], options = {}, problem }) =>
+    Effect.gen(function* () {
+      const exit = yield* Effect.exit(Layer.build(RunHost.layer(agents, options)))
+      const defect = Exit.isFailure(exit) ? String(Cause.squash(exit.cause)) : ""
+      expect(defect).toContain(`TypeError: a RunHost cannot be made: ${problem}`)
+    }).pipe(Effect.provide(MemoryRunStore.layer))
+  )
 })

@@ -3,10 +3,10 @@
  *
  * What is written wrongly is refused with a sentence, for a limit that is misspelt would be no limit.
  */
-import * as Duration from "effect/Duration"
-import * as Option from "effect/Option"
+import type * as Duration from "effect/Duration"
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
+import { isRecord, millisOf, misspelt, shown } from "./Given.ts"
 import type { Limits } from "./Limits.ts"
 
 /**
@@ -77,37 +77,28 @@ export const defaultTurns = 20
 
 type Amounts = NonNullable<Limits["reserve"]>
 
-const amountNames = ["turns", "usd", "tokens", "toolCalls", "time"]
-const names: Readonly<Record<"limits" | "reserve", ReadonlySet<string>>> = {
-  limits: new Set([...amountNames, "deadline", "money", "reserve"]),
-  reserve: new Set(amountNames)
+/** The resources that a limit may be of. */
+export const amountNames: ReadonlyArray<string> = ["turns", "usd", "tokens", "toolCalls", "time"]
+const names: Readonly<Record<"limits" | "reserve", ReadonlyArray<string>>> = {
+  limits: [...amountNames, "deadline", "money", "reserve"],
+  reserve: amountNames
 }
 
-const shown = (value: unknown): string =>
-  typeof value === "string"
-    ? JSON.stringify(value)
-    : Array.isArray(value)
-      ? "a list"
-      : typeof value === "object" && value !== null
-        ? "an object"
-        : String(value)
-
-const isRecord = (value: unknown): value is object =>
-  typeof value === "object" && value !== null && !Array.isArray(value)
-
 /** Why this is nothing to read limits from, where the compiler was not asked: no object, or with a name that is none. */
-const misshapen = (input: unknown, what: keyof typeof names): InvalidLimits | undefined => {
+export const misshapen = (
+  input: unknown,
+  what: keyof typeof names,
+  known: ReadonlyArray<string> = names[what]
+): InvalidLimits | undefined => {
   if (!isRecord(input)) {
     return new InvalidLimits({ problem: `${what} is ${shown(input)}, and must be an object` })
   }
-  for (const name in input) {
-    if (names[what].has(name)) continue
-    const known = [...names[what]].join(", ")
-    return new InvalidLimits({
-      problem: `there is no ${what === "reserve" ? "reserve of" : "limit"} ${shown(name)}: there are ${known}`
-    })
-  }
-  return undefined
+  const name = misspelt(input, known)
+  return name === undefined
+    ? undefined
+    : new InvalidLimits({
+        problem: `there is no ${what === "reserve" ? "reserve of" : "limit"} ${shown(name)}: there are ${known.join(", ")}`
+      })
 }
 
 const amountsOf = (input: AmountsInput, where: string): Result.Result<Amounts, InvalidLimits> => {
@@ -127,9 +118,8 @@ const amountsOf = (input: AmountsInput, where: string): Result.Result<Amounts, I
     out[name] = value + 0
   }
   if (input.time !== undefined) {
-    const duration = Number.isNaN(input.time) ? Option.none() : Duration.fromInput(input.time)
-    const ms = Option.isSome(duration) ? Duration.toMillis(duration.value) : Number.NaN
-    if (Number.isNaN(ms) || ms < 0 || (ms === Number.POSITIVE_INFINITY && where !== "")) {
+    const ms = millisOf(input.time)
+    if (ms === undefined || (ms === Number.POSITIVE_INFINITY && where !== "")) {
       return Result.fail(
         new InvalidLimits({
           problem: `${where}time is ${shown(input.time)}, and must be a duration`
