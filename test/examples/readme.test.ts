@@ -17,6 +17,7 @@ import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import { HttpRouter, HttpServer, HttpServerResponse } from "effect/http"
 import * as Layer from "effect/Layer"
+import * as Queue from "effect/Queue"
 import * as Stream from "effect/Stream"
 import { TestClock } from "effect/testing"
 import { Agent, MemoryRunStore, PriceBook, RunStore } from "../../src/index.ts"
@@ -431,16 +432,17 @@ describe("its examples", () => {
 
   it.effect("server-sent events begin before there is any, and keep their connection alive", () =>
     Effect.gen(function* () {
-      const pieces: Array<string> = []
+      const pieces = yield* Queue.unbounded<string>()
       const { body } = sse(Stream.never)
       const bytes = body._tag === "Stream" ? body.stream : Stream.empty
-      const reading = bytes.pipe(
+      yield* bytes.pipe(
         Stream.decodeText(),
-        Stream.runForEach((piece) => Effect.sync(() => pieces.push(piece)))
+        Stream.runForEach((piece) => Queue.offer(pieces, piece)),
+        Effect.forkChild
       )
-      yield* Effect.forkChild(reading)
-      for (let beat = 0; beat < 2; beat++) yield* TestClock.adjust("15 seconds")
-      expect(pieces).toEqual([":\n\n", ":\n\n", ":\n\n"])
+      expect(yield* Queue.take(pieces)).toBe(":\n\n")
+      yield* TestClock.adjust("16 seconds")
+      expect(yield* Queue.take(pieces)).toBe(":\n\n")
     })
   )
 
@@ -511,7 +513,11 @@ describe("its examples", () => {
         await send("GET", "c/events")
         const waiting = (await status("c")).approvals[0]
         await send("DELETE", "c")
-        const stale = JSON.stringify({ callId: waiting.callId, argsDigest: waiting.argsDigest, approve: true })
+        const stale = JSON.stringify({
+          callId: waiting.callId,
+          argsDigest: waiting.argsDigest,
+          approve: true
+        })
         expect(await send("POST", "c/verdict", stale)).toEqual([409, '{"error":"the run was cancelled"}'])
         expect((await status("c")).reason).toBe("cancelled")
       })
