@@ -43,7 +43,8 @@ const isKnown = (json: Record<string, unknown>): json is Record<string, unknown>
 /**
  * Reads what `encode` wrote. The number under which the text was stored must be the event's own: a journal whose rows
  * were swapped is corrupt. A text that is known to be `intact`, every letter of it, needs no schema to be believed: in
- * a long journal the schema takes most of the time.
+ * a long journal the schema takes most of the time. One that is known not to be is corrupt, however well it reads; by
+ * default nothing is known.
  *
  * @example
  * ```ts
@@ -57,7 +58,7 @@ export const decode = (
   runId: string,
   seq: number,
   text: string,
-  intact = false
+  intact?: boolean | undefined
 ): Result.Result<RunEvent, UnreadableEvent> => {
   const unreadable = (kind: UnreadableEvent["kind"], problem: string) =>
     Result.fail(new UnreadableEvent({ runId, seq, kind, problem }))
@@ -70,9 +71,11 @@ export const decode = (
   }
   // Added in place: a copy of each event is a tenth of what opening a long run costs.
   json.runId = runId
-  if (intact && json.seq === seq && isKnown(json)) return Result.succeed(json)
+  if (intact === true && json.seq === seq && isKnown(json)) return Result.succeed(json)
   const event = decodeEvent(json)
   if (Result.isFailure(event)) return unreadable("corrupt", event.failure.message)
   if (event.success.seq !== seq) return unreadable("corrupt", `it says that it is event ${event.success.seq}`)
+  // Only now, for what reads badly, or is of a newer build, is said more clearly by that.
+  if (intact === false) return unreadable("corrupt", "it is not as it was written, for its checksum is another")
   return Result.succeed(event.success)
 }

@@ -88,7 +88,7 @@ export const make = Effect.fnUntraced(function* (
       bodies,
       levels[durability],
       news.payload(`events ${runId}`),
-      bodies.map(checksum),
+      bodies.map((body) => checksum(runId, body)),
       own?.holder ?? null,
       reason
     ]

@@ -37,8 +37,16 @@ export const following = (
     }
   })
 
-/** A number of 32 bits that another text hardly ever has, however little it differs: by it a stored text is known again. */
-export const checksum = (text: string): number => crc32(text) | 0
+/**
+ * A number of 32 bits that another text hardly ever has, however little it differs, nor the same text in another run: by
+ * it a stored event is known again. It is no seal: whoever may write to the database can make another.
+ */
+export const checksum = (runId: string, text: string): number => crc32(text, crc32(runId)) | 0
+
+/** Whether a text is the one that was stored; `undefined` if it is from before there were checksums. */
+const isIntact = (runId: string, text: string, stored: number | null): boolean | undefined =>
+  // The first checksums were of the text alone.
+  stored === null ? undefined : stored === checksum(runId, text) || stored === (crc32(text) | 0)
 
 const corrupt = (runId: string, problem: string, seq: number) =>
   Result.fail(new RunStoreError({ runId, kind: "corrupt", problem, seq }))
@@ -66,7 +74,7 @@ export const decode = (
     if (seq === null || body === null) break
     if (seq !== next) return missing(next)
     if (seq >= total) return corrupt(runId, `event ${seq} is one more than its summary counts`, seq)
-    const event = EventCodec.decode(runId, seq, body, stored === checksum(body))
+    const event = EventCodec.decode(runId, seq, body, isIntact(runId, body, stored))
     if (Result.isFailure(event)) {
       const { kind, message } = event.failure
       return Result.fail(

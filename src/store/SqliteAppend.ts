@@ -91,11 +91,16 @@ export const make = (
     return run.run_no
   })
 
-  const rowsOf = (run: unknown, events: Append["events"], from: number): ReadonlyArray<unknown> => {
+  const rowsOf = (
+    run: unknown,
+    runId: string,
+    events: Append["events"],
+    from: number
+  ): ReadonlyArray<unknown> => {
     const rows: Array<unknown> = []
     for (const [index, event] of events.entries()) {
       const body = EventCodec.encode(event)
-      rows.push(run, from + index, body, checksum(body))
+      rows.push(run, from + index, body, checksum(runId, body))
     }
     return rows
   }
@@ -110,7 +115,7 @@ export const make = (
     if (run === undefined) return false
     for (let start = 0; start < events.length; start += mostRows) {
       const some = events.slice(start, start + mostRows)
-      yield* execute(insert(some.length), rowsOf(run, some, expected + start))
+      yield* execute(insert(some.length), rowsOf(run, runId, some, expected + start))
     }
     if (own?.isDue === true) yield* execute(leases.renew, [leases.leaseMs, runId, own.holder])
     return true

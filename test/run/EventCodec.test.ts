@@ -34,6 +34,14 @@ describe("an event as it is stored", () => {
     }
   })
 
+  it("is corrupt when it is known not to be intact, however well it reads", () => {
+    const read = decode("n1", 2, encode(event), false)
+    expect(read).toMatchObject({ _tag: "Failure", failure: { kind: "corrupt", runId: "n1", seq: 2 } })
+    expect(decode("n1", 2, changed({ v: version + 1 }), false)).toMatchObject({
+      failure: { kind: "newer_version" }
+    })
+  })
+
   it("has version, number, date and time driven; the run it belongs to is said where it is stored", () => {
     expect(json).toMatchObject({ v: version, seq: 2, at: expect.any(String), elapsedMs: 2 })
     expect(decode("n2", 2, encode(event))).toMatchObject({ success: { runId: "n2" } })

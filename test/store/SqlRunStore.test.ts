@@ -1,4 +1,5 @@
 import { join } from "node:path"
+import { crc32 } from "node:zlib"
 import { describe, expect, it } from "@effect/vitest"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
@@ -8,9 +9,11 @@ import * as Logger from "effect/Logger"
 import * as Stream from "effect/Stream"
 import * as SqlClient from "effect/sql/SqlClient"
 import * as SqlError from "effect/sql/SqlError"
+import * as EventCodec from "../../src/run/EventCodec.ts"
 import * as NodeSqlite from "../../src/store/NodeSqlite.ts"
 import * as Postgres from "../../src/store/Postgres.ts"
 import { type ListOptions, RunStore, type RunSummary } from "../../src/store/RunStore.ts"
+import { checksum } from "../../src/store/SqlEvents.ts"
 import * as SqlList from "../../src/store/SqlList.ts"
 import * as SqlRunStore from "../../src/store/SqlRunStore.ts"
 import { append, event, eventsFrom, second, summary } from "../../src/testing/conformance/Samples.ts"
@@ -111,6 +114,18 @@ describeBoth("a journal that is not whole", (test) => {
       damage: (sql: SqlClient.SqlClient) =>
         sql`UPDATE checkrein_events SET body = ${bodyOf(event("b", 2))} WHERE seq = 2`,
       error: { kind: "corrupt", seq: 2, message: /event 2 of run a .* says that it is of run b/ }
+    },
+    {
+      name: "an event that reads well, and is not as it was written",
+      damage: (sql: SqlClient.SqlClient) =>
+        sql`UPDATE checkrein_events SET body = replace(body, 'result 2', 'result 7') WHERE seq = 2`,
+      error: { kind: "corrupt", seq: 2, message: /event 2 of run a .* is not as it was written/ }
+    },
+    {
+      name: "an event that stood at the same place in another run, with its checksum",
+      damage: (sql: SqlClient.SqlClient) =>
+        sql`UPDATE checkrein_events SET checksum = ${checksum("b", EventCodec.encode(event("b", 2)))} WHERE seq = 2`,
+      error: { kind: "corrupt", seq: 2, message: /event 2 of run a .* is not as it was written/ }
     }
   ]
   for (const { damage, error, name } of damaged) {
@@ -126,6 +141,16 @@ describeBoth("a journal that is not whole", (test) => {
       })
     )
   }
+
+  test("events with a checksum of the text alone, or with none, are those of an older build, and read", (store, sql) =>
+    Effect.gen(function* () {
+      yield* store.append(append("a", 0, 2))
+      const events = yield* store.read("a")
+      const before = crc32(EventCodec.encode(event("a", 0))) | 0
+      yield* sql`UPDATE checkrein_events SET checksum = ${before} WHERE seq = 0`
+      yield* sql`UPDATE checkrein_events SET checksum = NULL WHERE seq = 1`
+      expect(yield* store.read("a")).toEqual(events)
+    }))
 
   test("reading from after the damage still works", (store, sql) =>
     Effect.gen(function* () {

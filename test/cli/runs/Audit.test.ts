@@ -15,15 +15,19 @@ const scene = async (name: string) => {
 }
 
 /** Rewrites the events of a type behind the store's back. */
-const tamper = (name: string, type: string, from: string, to: string): void => {
+const damage = (name: string, type: string, from: string, to: string, more = ""): void => {
   const db = new DatabaseSync(path(`${name}.db`))
-  db.prepare("UPDATE checkrein_events SET body = replace(body, ?, ?) WHERE body LIKE ?").run(
+  db.prepare(`UPDATE checkrein_events SET body = replace(body, ?, ?)${more} WHERE body LIKE ?`).run(
     from,
     to,
     `%"type":"${type}"%`
   )
   db.close()
 }
+
+/** The same, in events that are as from before there were checksums. */
+const tamper = (name: string, type: string, from: string, to: string): void =>
+  damage(name, type, from, to, ", checksum = NULL")
 
 describe("checkrein runs audit", () => {
   it("says that no law is broken, and how much it has looked at", async () => {
@@ -68,9 +72,9 @@ describe("checkrein runs audit", () => {
       stdout: "",
       stderr: noRun("nope", path("gone.db"))
     })
-    tamper("gone", "turn", '"usage"', '"usages"')
+    damage("gone", "turn", '"costUsd":', '"costUsd":1')
     const unreadable = await audit(runId)
-    expect(unreadable.code).toBe(1)
-    expect(unreadable.stderr).toMatch(/^checkrein: .*event 2/)
+    expect([unreadable.code, unreadable.stdout]).toEqual([1, ""])
+    expect(unreadable.stderr).toMatch(/^checkrein: .*event 2 of run .* is not as it was written/)
   })
 })
