@@ -40,8 +40,16 @@ const pools = Effect.gen(function* () {
 
 const migrations = { "1_pools": pools }
 
+const table = "checkrein_pool_migrations"
+
 /** Makes or updates the tables. */
 export const migrate: Effect.Effect<void, RunStoreError, SqlClient.SqlClient> = SqlMigrations.run(
-  "checkrein_pool_migrations",
+  table,
+  migrations
+)
+
+/** Whether there are such tables, without making any. */
+export const areThere: Effect.Effect<boolean, RunStoreError, SqlClient.SqlClient> = SqlMigrations.hasAny(
+  table,
   migrations
 )

@@ -22,7 +22,8 @@ import {
   BudgetPoolError,
   type Hold,
   PoolBusy,
-  type PoolLimits
+  type PoolLimits,
+  type Status
 } from "./BudgetPool.ts"
 import * as Rules from "./BudgetRules.ts"
 import { reconnecting } from "./Reconnect.ts"
@@ -108,6 +109,21 @@ const writing = Effect.fnUntraced(function* (
       Effect.flatMap(Effect.fromResult)
     )
 })
+
+/** How a pool stands in a database that has the tables; `undefined` if there is none of this name. */
+const statusIn = (
+  sql: SqlClient.SqlClient,
+  pool: string
+): Effect.Effect<Status | undefined, BudgetPoolError> =>
+  SqlBudgetTables.make(sql, pool, 0)
+    .read((text, params) => sql.unsafe(text, params))
+    .pipe(
+      reconnecting,
+      Effect.mapError((error) => failed(pool, storeError("", error))),
+      asking(pool, claimPatience),
+      Effect.flatMap(Effect.fromResult),
+      Effect.map((read) => read && Rules.statusOf(pool, read.limits, read.used, read.held))
+    )
 
 /** The client of the context, for a database that has the tables. */
 const clientFor = (pool: string) =>
@@ -265,15 +281,9 @@ export const make = (
           )
         }),
 
-      status: tables
-        .read((text, params) => sql.unsafe(text, params))
-        .pipe(
-          reconnecting,
-          Effect.mapError((error) => failed(pool, storeError("", error))),
-          asking(pool, claimPatience),
-          Effect.flatMap(Effect.fromResult),
-          Effect.map(({ held, limits, used }) => Rules.statusOf(pool, limits, used, held))
-        )
+      status: Effect.flatMap(statusIn(sql, pool), (status) =>
+        status === undefined ? Effect.fail(SqlBudgetTables.gone(pool)) : Effect.succeed(status)
+      )
     })
   })
 
@@ -300,6 +310,34 @@ export const layer = (
   options?: Options
 ): Layer.Layer<BudgetPool, InvalidLimits | BudgetPoolError, SqlClient.SqlClient> =>
   Layer.effect(BudgetPool, make(pool, limits, options))
+
+/**
+ * How a pool stands, by its name alone: its limits, what was used and is held, and what is left. It only reads, so a client
+ * that may not write will do, and the limits stay as they are; `make` would set them. `undefined` if there is no such pool.
+ *
+ * Fails with `BudgetPoolError` when the database cannot be read, or was made by a newer build.
+ *
+ * @example
+ * ```ts
+ * import * as Effect from "effect/Effect"
+ * import { SqlBudgetPool } from "checkrein/store"
+ *
+ * const usdLeft = Effect.map(SqlBudgetPool.status("team-a"), (status) => status?.left.usd)
+ * ```
+ */
+export const status = (
+  pool: string
+): Effect.Effect<Status | undefined, BudgetPoolError, SqlClient.SqlClient> =>
+  Effect.gen(function* () {
+    const sql = yield* SqlClient.SqlClient
+    const areThere = yield* SqlBudgetMigrations.areThere.pipe(
+      reconnecting,
+      Effect.provideService(SqlClient.SqlClient, sql),
+      Effect.mapError((error) => failed(pool, error)),
+      asking(pool, claimPatience)
+    )
+    return areThere ? yield* statusIn(sql.withoutTransforms(), pool) : undefined
+  })
 
 /**
  * Removes a pool by its name, whole: its limits, what was used of it and the key of every claim, which are otherwise kept for

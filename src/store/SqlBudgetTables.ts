@@ -44,17 +44,16 @@ const limitsOf = (text: unknown): Result.Result<Limits.Limits, Version.Refusal> 
     Result.mapError(decodeLimits(json), ({ message }) => ({ kind: "corrupt", problem: message }))
   )
 
-const storedOf = (pool: string, row: Row | undefined): Result.Result<Stored, BudgetPoolError> => {
-  if (row === undefined) {
-    const problem = "it is gone from the database; open it again"
-    return Result.fail(new BudgetPoolError({ pool, kind: "corrupt", problem }))
-  }
-  return Result.mapBoth(limitsOf(row.limits), {
+/** What whoever has a pool open is told when somebody has removed it. */
+export const gone = (pool: string): BudgetPoolError =>
+  new BudgetPoolError({ pool, kind: "corrupt", problem: "it is gone from the database; open it again" })
+
+const storedOf = (pool: string, row: Row): Result.Result<Stored, BudgetPoolError> =>
+  Result.mapBoth(limitsOf(row.limits), {
     onSuccess: (limits) => ({ limits, used: amountsOf(row) }),
     onFailure: ({ kind, problem }) =>
       new BudgetPoolError({ pool, kind, problem: `its limits cannot be read: ${problem}` })
   })
-}
 
 const statementsOf = (sql: SqlClient.SqlClient) => {
   const now = sql.literal(nowText(sql))
@@ -112,7 +111,10 @@ export const make = (sql: SqlClient.SqlClient, pool: string, leaseMs: number) =>
       ),
 
     /** Reads the pool, and keeps everybody else from it until the transaction ends. */
-    lock: (execute: Execute) => Effect.map(execute(texts.lock, [pool]), ([row]) => storedOf(pool, row)),
+    lock: (execute: Execute) =>
+      Effect.map(execute(texts.lock, [pool]), ([row]) =>
+        row === undefined ? Result.fail(gone(pool)) : storedOf(pool, row)
+      ),
 
     /** Keeps everybody else from the pool until the transaction ends, whatever is in it; `false` if there is none. */
     seize: (execute: Execute) => Effect.map(execute(texts.lock, [pool]), some),
@@ -160,18 +162,20 @@ export const make = (sql: SqlClient.SqlClient, pool: string, leaseMs: number) =>
         discard: true
       }),
 
-    /** Reads the pool and what is held. */
+    /** Reads the pool and what is held; `undefined` if there is none. */
     read: (execute: Execute) =>
       Effect.map(execute(texts.read, [pool]), ([row]) =>
-        Result.map(storedOf(pool, row), (stored) => ({
-          ...stored,
-          held: amountsOf({
-            turns: row?.held_turns,
-            usd_nanos: row?.held_usd_nanos,
-            tokens: row?.held_tokens,
-            tool_calls: 0
-          })
-        }))
+        row === undefined
+          ? Result.succeed(undefined)
+          : Result.map(storedOf(pool, row), (stored) => ({
+              ...stored,
+              held: amountsOf({
+                turns: row.held_turns,
+                usd_nanos: row.held_usd_nanos,
+                tokens: row.held_tokens,
+                tool_calls: 0
+              })
+            }))
       )
   }
 }

@@ -8,23 +8,51 @@ import * as SqlClient from "effect/sql/SqlClient"
 import { RunStoreError } from "./RunStore.ts"
 import { storeError } from "./SqlFailure.ts"
 
+const refuseNewer = (newest: number, known: number) => {
+  const problem = `its tables were made by a newer build (${newest}, and this one knows ${known}); upgrade checkrein`
+  return newest > known
+    ? Effect.fail(new RunStoreError({ runId: "", kind: "newer_version", problem }))
+    : Effect.void
+}
+
+/** The last migration that the database has had; 0 if none. */
+const newestIn = (sql: SqlClient.SqlClient, table: string) =>
+  Effect.map(
+    sql<{ newest: number | null }>`SELECT MAX(migration_id) AS newest FROM ${sql(table)}`,
+    ([row]) => row?.newest ?? 0
+  )
+
+type Migrations = Parameters<typeof Migrator.fromRecord>[0]
+
 /** Runs the migrations that the database has not had, in order; `table` is where it keeps those that it has. */
 export const run = (
   table: string,
-  migrations: Parameters<typeof Migrator.fromRecord>[0]
+  migrations: Migrations
 ): Effect.Effect<void, RunStoreError, SqlClient.SqlClient> =>
   Effect.gen(function* () {
     const sql = (yield* SqlClient.SqlClient).withoutTransforms()
-    const known = Object.keys(migrations).length
     yield* Migrator.make({})({ loader: Migrator.fromRecord(migrations), table })
-    const [row] = yield* sql<{ newest: number }>`SELECT MAX(migration_id) AS newest FROM ${sql(table)}`
-    if (row !== undefined && row.newest > known) {
-      const problem = `its tables were made by a newer build (${row.newest}, and this one knows ${known}); upgrade checkrein`
-      return yield* new RunStoreError({ runId: "", kind: "newer_version", problem })
-    }
+    yield* refuseNewer(yield* newestIn(sql, table), Object.keys(migrations).length)
   }).pipe(
     Effect.catchTags({
       SqlError: (error) => Effect.fail(storeError("", error)),
       MigrationError: (error) => Effect.fail(storeError("", error.cause ?? error))
     })
   )
+
+/** Whether the database has had any of the migrations, without running one. */
+export const hasAny = (
+  table: string,
+  migrations: Migrations
+): Effect.Effect<boolean, RunStoreError, SqlClient.SqlClient> =>
+  Effect.gen(function* () {
+    const sql = (yield* SqlClient.SqlClient).withoutTransforms()
+    const found = yield* sql.onDialectOrElse({
+      pg: () => sql`SELECT 1 WHERE to_regclass(${table}) IS NOT NULL`,
+      orElse: () => sql`SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ${table}`
+    })
+    if (found.length === 0) return false
+    const newest = yield* newestIn(sql, table)
+    yield* refuseNewer(newest, Object.keys(migrations).length)
+    return newest > 0
+  }).pipe(Effect.catchTag("SqlError", (error) => Effect.fail(storeError("", error))))

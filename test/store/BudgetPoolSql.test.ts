@@ -145,6 +145,64 @@ describeDatabases((database) => {
       }))
   })
 
+  describe("the status of a pool by its name", () => {
+    /** Everything that is in the database. */
+    const dump = (sql: SqlClient.SqlClient) =>
+      Effect.gen(function* () {
+        const tables = yield* sql.onDialectOrElse({
+          pg: () => sql<{ name: string }>`SELECT tablename AS name FROM pg_tables
+            WHERE schemaname = ANY (current_schemas(false)) ORDER BY name`,
+          orElse: () =>
+            sql<{ name: string }>`SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name`
+        })
+        const contentOf = ({ name }: { readonly name: string }) =>
+          Effect.map(sql`SELECT * FROM ${sql(name)}`, (rows) => [name, rows])
+        return yield* Effect.forEach(tables, contentOf)
+      })
+
+    test("is that of whoever has it open, and changes nothing", (sql) =>
+      Effect.gen(function* () {
+        const pool = yield* SqlBudgetPool.make("team-a", { toolCalls: 3, usd: 1, reserve: { toolCalls: 1 } })
+        yield* SqlBudgetPool.make("team-b", { usd: 2 })
+        yield* pool.claimCall(call("a"))
+        yield* pool.settle({ key: "b", usd: 0.25, tokens: 7 })
+        yield* holdForEver(pool, "c", 0.5)
+        // And one of a process that has died.
+        yield* sql`INSERT INTO checkrein_pool_holds VALUES ('team-a', 'd', 'nobody', 1, 1, 0)`
+        const before = yield* dump(sql)
+        const status = yield* SqlBudgetPool.status("team-a")
+        expect(status).toMatchObject({
+          pool: "team-a",
+          limits: { toolCalls: 3, usd: 1, reserve: { toolCalls: 1 } },
+          held: amounts({ turns: 1, usd: 0.5 }),
+          left: { toolCalls: 2, usd: 0.25 }
+        })
+        expect(yield* dump(sql)).toEqual(before)
+        expect(status).toEqual(yield* pool.status)
+      }))
+
+    test("is nothing where there is none, and makes none, nor a table for it", (sql) =>
+      Effect.gen(function* () {
+        const before = yield* dump(sql)
+        expect(yield* SqlBudgetPool.status("team-a")).toBe(undefined)
+        expect(yield* dump(sql)).toEqual(before)
+        yield* SqlBudgetPool.make("team-b", { usd: 1 })
+        expect(yield* SqlBudgetPool.status("team-a")).toBe(undefined)
+        yield* SqlBudgetPool.remove("team-b")
+        expect(yield* SqlBudgetPool.status("team-b")).toBe(undefined)
+      }))
+
+    test("fails where it cannot be read", (sql) =>
+      Effect.gen(function* () {
+        yield* SqlBudgetPool.make("team-a", { usd: 1 })
+        yield* sql`UPDATE checkrein_pools SET limits = '{'`
+        const problemOf = Effect.flip(SqlBudgetPool.status("team-a"))
+        expect(yield* problemOf).toMatchObject({ _tag: "BudgetPoolError", pool: "team-a", kind: "corrupt" })
+        yield* sql`INSERT INTO checkrein_pool_migrations (migration_id, name) VALUES (99, 'later')`
+        expect(yield* problemOf).toMatchObject({ _tag: "BudgetPoolError", kind: "newer_version" })
+      }))
+  })
+
   describe("a pool that is removed", () => {
     const rowsOf = (sql: SqlClient.SqlClient, pool: string) =>
       Effect.map(
