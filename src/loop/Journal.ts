@@ -87,6 +87,8 @@ export type Watcher = (event: LiveEvent, run: RunState.RunState) => void
 export interface Options {
   readonly runId: string
   readonly agent: string
+  /** The agent's tools, by name. Whoever only ends a run has none: what it settles are calls that had begun. */
+  readonly tools?: Readonly<Record<string, unknown>> | undefined
   /** Its stored state; a new run has none. */
   readonly from?: RunState.RunState | undefined
   readonly lease: Lease
@@ -94,10 +96,11 @@ export interface Options {
 }
 
 /** Whoever has to hear of a run's events, whoever writes them: the metrics, the trace and whoever watches. */
-const listenersOf = Effect.fnUntraced(function* ({ agent, from, watcher }: Options) {
+const listenersOf = Effect.fnUntraced(function* ({ agent, from, tools, watcher }: Options) {
   const trace = yield* RunTrace.RunTrace
   const context = yield* Effect.context<never>()
-  const listeners: Array<Watcher> = [Metrics.recorder(agent, context, from?.claim?.estimate)]
+  const isTool = (name: string) => tools === undefined || Object.hasOwn(tools, name)
+  const listeners: Array<Watcher> = [Metrics.recorder(agent, context, isTool, from?.claim?.estimate)]
   if (trace !== RunTrace.none) listeners.push((event) => trace.write(event))
   if (watcher !== undefined) listeners.push(watcher)
   return listeners

@@ -4,6 +4,7 @@
 import type * as AiError from "effect/ai/AiError"
 import type * as Prompt from "effect/ai/Prompt"
 import type * as Response from "effect/ai/Response"
+import { CurrentSpanTransformer } from "effect/ai/Telemetry"
 import * as Cause from "effect/Cause"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
@@ -183,7 +184,9 @@ const send = Effect.fnUntraced(function* (
         })
       })
     : Request.whole(options)
-  const request = job.probe.model(journal.runId, unprobed)
+  // Around this alone: a model that a tool calls, and that of a sub-agent, are other ones.
+  const described = Effect.provideService(unprobed, CurrentSpanTransformer, job.chatSpan)
+  const request = job.probe.model(journal.runId, described)
   const timeLeft = () => Limits.timeLeftMs(journal.state().limits, journal.elapsedMs(), purpose)
   const exit = yield* Patience.run(request, {
     name: `model call ${turn} of run ${journal.runId}`,

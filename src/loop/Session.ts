@@ -2,7 +2,6 @@
  * One driver's time with a run, under its lease: starts the run or takes it up where its journal ends, drives it, and
  * says in which state it stopped.
  */
-import { CurrentSpanTransformer } from "effect/ai/Telemetry"
 import * as Effect from "effect/Effect"
 import * as RunSpans from "../observe/RunSpans.ts"
 import type { Limits } from "../run/Limits.ts"
@@ -51,7 +50,7 @@ interface Resumption {
 const drive = Effect.fnUntraced(function* (job: Job, journal: Journal.Journal, parent: Parent | undefined) {
   return yield* RunSpans.agent({ agent: job.agent, runId: journal.runId, parent }, (span) =>
     Effect.ensuring(
-      Effect.provideService(Loop.drive(job, journal), CurrentSpanTransformer, job.chatSpan),
+      Loop.drive(job, journal),
       Effect.sync(() => {
         const { costUsd, reason, status, turns } = journal.state()
         if (status !== "running" && reason !== undefined)
@@ -68,7 +67,8 @@ const begin = Effect.fnUntraced(function* (
   lease: Lease,
   watcher: Journal.Watcher | undefined
 ) {
-  const journal = yield* Journal.make({ runId, agent: job.agent, lease, watcher })
+  const { agent, tools } = job
+  const journal = yield* Journal.make({ runId, agent, tools: tools.tools, lease, watcher })
   journal.stage({
     type: "run_started",
     agent: job.agent,
@@ -152,7 +152,8 @@ export const resume = Effect.fnUntraced(function* (
     })
   }
   const { answer, messages } = said(state, question, message)
-  const journal = yield* Journal.make({ runId, agent: job.agent, from: state, lease, watcher })
+  const { agent, tools } = job
+  const journal = yield* Journal.make({ runId, agent, tools: tools.tools, from: state, lease, watcher })
   journal.stage({ type: "run_resumed", inbox: commands.at(-1)?.id ?? state.inbox, messages }, ...news)
   if (limits !== undefined) journal.stage({ type: "limits_changed", limits })
   if (answer !== undefined) journal.stage(answer)

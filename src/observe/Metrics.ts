@@ -15,6 +15,8 @@
  *
  * Turns, tokens and money are those that runs count: a model call that never came back is in them, at the estimate at
  * which its run counts it, from when the run stops or is taken up again. How long it would have taken nobody knows.
+ * The tools that the harness adds have their names, `submit_result` and `request_input`; a tool that a model made up, and
+ * whatever is one too many to have a series of its own, is `other`.
  */
 import type * as Context from "effect/Context"
 import * as Metric from "effect/Metric"
@@ -22,9 +24,9 @@ import type { Estimate, LiveEvent, Of } from "../run/RunEvent.ts"
 
 /**
  * Counts the events of a run of this agent, for one driver. Give it every event that is appended, once; those that are
- * only read back were counted when they happened. `context` is that of the run: it holds the registry of metrics. `claim`
- * is what a model call was claimed at that the driver before has left on its way. Synchronous, and well under a
- * microsecond.
+ * only read back were counted when they happened. `context` is that of the run: it holds the registry of metrics. `isTool`
+ * says whether a name is a tool's: one that a model made up gets no series. `claim` is what a model call was claimed at
+ * that the driver before has left on its way. Synchronous, and well under a microsecond.
  *
  * A child run counts its own turns, tokens and money under its own agent, so what its parent is told of its cost is not
  * counted again.
@@ -32,6 +34,7 @@ import type { Estimate, LiveEvent, Of } from "../run/RunEvent.ts"
 export const recorder = (
   agent: string,
   context: Context.Context<never>,
+  isTool: (name: string) => boolean,
   claim?: Estimate
 ): ((event: LiveEvent) => void) => {
   let open = claim
@@ -52,11 +55,16 @@ export const recorder = (
         spent(agents.get(agent), open, context)
         open = undefined
     }
-    record(event, agent, context)
+    record(event, agent, context, isTool)
   }
 }
 
-const record = (event: LiveEvent, agent: string, context: Context.Context<never>): void => {
+const record = (
+  event: LiveEvent,
+  agent: string,
+  context: Context.Context<never>,
+  isTool: (name: string) => boolean
+): void => {
   switch (event.type) {
     case "turn": {
       const of = agents.get(agent)
@@ -71,13 +79,9 @@ const record = (event: LiveEvent, agent: string, context: Context.Context<never>
       spent(of, event, context)
       return
     }
-    case "tool_start":
-    case "approval_required":
-      // From here on this name is a tool's. Until then it may be one that a model made up, which gets no series.
-      agents.get(agent).tools.get(event.tool)
-      return
     case "tool_result": {
-      const tool = agents.get(agent).tools.peek(event.tool)
+      const { tools } = agents.get(agent)
+      const tool = isTool(event.tool) ? tools.get(event.tool) : tools.rest()
       tool.calls.get(`${event.ok} ${event.disposition}`).updateUnsafe(1, context)
       if (event.disposition === "executed")
         (event.ok ? tool.okMs : tool.failedMs).updateUnsafe(event.ms, context)
@@ -109,8 +113,8 @@ const other = "other"
 interface Series<A> {
   /** The one of this name, new if need be and if there is room. */
   readonly get: (name: string) => A
-  /** The one of this name if there is one. */
-  readonly peek: (name: string) => A
+  /** The one of all that have none of their own. */
+  readonly rest: () => A
 }
 
 const series = <A>(most: number, make: (name: string) => A): Series<A> => {
@@ -118,7 +122,7 @@ const series = <A>(most: number, make: (name: string) => A): Series<A> => {
   let rest: A | undefined
   const theRest = (): A => (rest ??= make(other))
   return {
-    peek: (name) => known.get(name) ?? theRest(),
+    rest: theRest,
     get: (name) => {
       const found = known.get(name)
       if (found !== undefined) return found

@@ -1,10 +1,13 @@
 import { assert, describe, it } from "@effect/vitest"
+import * as LanguageModel from "effect/ai/LanguageModel"
+import * as Telemetry from "effect/ai/Telemetry"
 import * as Tool from "effect/ai/Tool"
 import * as Toolkit from "effect/ai/Toolkit"
 import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
+import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as Metric from "effect/Metric"
 import * as Option from "effect/Option"
@@ -13,13 +16,14 @@ import * as Schema from "effect/Schema"
 import * as Stream from "effect/Stream"
 import * as Tracer from "effect/Tracer"
 import * as TestClock from "effect/testing/TestClock"
-import { Agent, RunTrace, Spans, ToolFailure } from "../../src/index.ts"
+import { Agent, RequestParams, RunTrace, Spans, ToolFailure } from "../../src/index.ts"
 import {
   call,
   during,
   fail,
   forked,
   outcomeDuring,
+  Scripted,
   Tools,
   text,
   turn,
@@ -184,6 +188,93 @@ describe("spans", () => {
       assert.strictEqual(attributes["checkrein.parent.run.id"], "r")
       assert.strictEqual(attributes["checkrein.parent.call.id"], "k")
       assert.strictEqual(trace.parentOf(trace.one("execute_tool read_file")), inner.spanId)
+    })
+  )
+
+  const modelsOf = (trace: Collector) =>
+    trace.all("LanguageModel.generateText").map((span) => {
+      const { attributes } = span
+      const [model, provider] = ["gen_ai.request.model", "gen_ai.provider.name"].map((key) =>
+        attributes.get(key)
+      )
+      return { model, provider, maxTokens: attributes.get("gen_ai.request.max_tokens") }
+    })
+
+  /** A model that says nothing of itself. */
+  const nameless = Layer.effect(
+    LanguageModel.LanguageModel,
+    LanguageModel.make({
+      generateText: () => Effect.succeed([{ type: "text" as const, text: "found" }]),
+      streamText: () => Stream.empty
+    })
+  )
+  const small = Scripted.layer(Scripted.make("small", [text("found")]))
+  const capped = (maxOutputTokens: number) =>
+    Layer.succeed(RequestParams.RequestParams, { maxOutputTokens, temperature: 0 })
+  const other = { model: "small", provider: "scripted", maxTokens: 700 }
+
+  for (const [kind, layer, expected] of [
+    ["of another name", Layer.merge(small, capped(700)), other],
+    [
+      "without a name",
+      Layer.merge(nameless, capped(700)),
+      { ...other, model: undefined, provider: undefined }
+    ],
+    [
+      "without limits",
+      Layer.merge(small, Layer.succeed(RequestParams.RequestParams, {})),
+      { ...other, maxTokens: undefined }
+    ]
+  ] as const) {
+    it.effect(
+      `a model call of a child names the child's model (${kind}), and whoever describes spans hears of it once`,
+      () =>
+        Effect.gen(function* () {
+          const trace = collector()
+          const heard: Array<string> = []
+          const child = Agent.make("child").pipe(Agent.provide(layer))
+          const ask = Agent.asTool(child, { name: "ask_child", description: "Asks." })
+          const middle = Agent.make("middle", { toolkit: Toolkit.make(ask.tool) }).pipe(
+            Agent.provide(ask.layer)
+          )
+          const w = yield* world([call("ask_child", { task: "look" }, { id: "k" }), text("done")])
+          yield* w.in(Agent.run(middle, "go", { runId: "r" }).pipe(Effect.provide(capped(900)))).pipe(
+            trace.provide,
+            Effect.provideService(
+              Telemetry.CurrentSpanTransformer,
+              ({ span }) => void heard.push(span.spanId)
+            )
+          )
+          const above = { model: "m", provider: "scripted", maxTokens: 900 }
+          assert.deepStrictEqual(modelsOf(trace), [above, expected, above])
+          assert.deepStrictEqual(
+            heard,
+            trace.all("LanguageModel.generateText").map(({ spanId }) => spanId)
+          )
+        })
+    )
+  }
+
+  it.effect("a model call of a tool is not described as one of its run", () =>
+    Effect.gen(function* () {
+      const trace = collector()
+      const Think = Tool.make("think", { success: Schema.String })
+      const toolkit = Toolkit.make(Think)
+      const handlers = toolkit.toLayer({
+        think: () =>
+          LanguageModel.generateText({ prompt: "hm" }).pipe(
+            Effect.map((reply) => reply.text),
+            Effect.orDie,
+            Effect.provide(nameless)
+          )
+      })
+      const w = yield* world([call("think", {}, { id: "k" }), text("done")])
+      const thinker = Agent.make("thinker", { toolkit }).pipe(Agent.provide(handlers))
+      yield* w.in(Agent.run(thinker, "go", { runId: "r" })).pipe(trace.provide)
+      assert.deepStrictEqual(
+        modelsOf(trace).map(({ model }) => model),
+        ["m", undefined, "m"]
+      )
     })
   )
 })
@@ -393,6 +484,40 @@ describe("logs", () => {
 })
 
 describe("metrics", () => {
+  it.effect("name each tool that the agent has, also the harness's own and one that never starts", () =>
+    Effect.gen(function* () {
+      const name = "named"
+      const measured = Agent.make(name, {
+        toolkit: Tools,
+        output: Schema.Struct({ n: Schema.Int }),
+        limits: { toolCalls: 1 }
+      })
+      const w = yield* world([
+        turn(
+          call("read_file", { path: "a" }),
+          call("write_file", { path: "a" }),
+          call("made_up", {}),
+          call("request_input", {})
+        ),
+        call("submit_result", { n: 3 })
+      ])
+      yield* w.in(Agent.run(measured, "go", { runId: "r" }))
+      const counted: Record<string, number> = {}
+      for (const { attributes, id, state, type } of yield* Metric.snapshot) {
+        if (attributes?.agent !== name || id !== "checkrein.tool.calls" || type !== "Counter") continue
+        const { disposition, ok, tool } = attributes
+        counted[`${tool} ${ok} ${disposition}`] = Number(state.count)
+      }
+      assert.deepStrictEqual(counted, {
+        "read_file true executed": 1,
+        "write_file false refused": 1,
+        "request_input false refused": 1,
+        "submit_result true executed": 1,
+        "other false refused": 1
+      })
+    })
+  )
+
   it.effect("count a model call that a Stop has cut off as its run does", () =>
     Effect.gen(function* () {
       const name = "stopped in mid-call"
