@@ -109,7 +109,8 @@ export type ToolServices<Tools extends Record<string, Tool.Any>> =
   | Tool.ParametersEncodingServices<Tools[keyof Tools]>
 
 /**
- * Defines an agent. Nothing runs yet.
+ * Defines an agent. Nothing runs yet. Throws a `TypeError` if its `policy` cannot be used: a misspelt decision would be none.
+ * Its limits are looked at when it is run, with those of the run on top of them.
  *
  * @example
  * ```ts

@@ -2,6 +2,7 @@
  * What an agent's author decides about errors, repetition, reuse, retries and work that goes on.
  */
 import * as Duration from "effect/Duration"
+import * as Given from "../run/Given.ts"
 import type { Limits } from "../run/Limits.ts"
 import type { RepetitionRule } from "../run/NextStep.ts"
 import type { ToolFailure } from "../tool/ToolFailure.ts"
@@ -60,20 +61,65 @@ export interface Policy {
   readonly interruptGraceMs: number
 }
 
+/** Options in place of one of these words. */
+const orOptions = (...words: ReadonlyArray<string>): Given.Kind => {
+  const { is, what } = Given.oneOf(...words)
+  return { what: `${what}, or an object`, is: (value) => is(value) || Given.isRecord(value) }
+}
+
+const wordings = Given.oneOf("informative", "generic", "fatal")
+
+const kinds: Given.Kinds<PolicyInput> = {
+  toolErrors: {
+    what: `${wordings.what}, or a function`,
+    is: (value) => wordings.is(value) || typeof value === "function"
+  },
+  permanent: Given.oneOf("stop", "continue"),
+  dedupe: Given.oneOf("off", "read-only", "all"),
+  repetition: orOptions("off"),
+  modelRetries: Given.wholeOrAll(0),
+  toolTimeout: Given.duration,
+  operations: orOptions("detach", "cancel"),
+  interruptGrace: Given.duration
+}
+
+const repetitionKinds: Given.Kinds<RepetitionRule> = {
+  nameAt: Given.wholeOrAll(1),
+  stopAt: Given.wholeOrAll(1)
+}
+
+/** Why a policy cannot be used, if it cannot: what is misspelt would not be decided, and a limit of `NaN` is one of 0 ms. */
+const problemOf = (input: PolicyInput): string | undefined => {
+  const { operations, repetition } = input ?? {}
+  return (
+    Given.problemOf(input, "policy", kinds) ??
+    (Given.isRecord(repetition)
+      ? Given.problemOf(repetition, "policy.repetition", repetitionKinds, ["nameAt", "stopAt"])
+      : undefined) ??
+    (Given.isRecord(operations)
+      ? Given.problemOf(operations, "policy.operations", { grace: Given.duration }, ["grace"])
+      : undefined)
+  )
+}
+
 const operationsOf = (operations: PolicyInput["operations"] = "detach"): Policy["operations"] =>
   typeof operations === "string" ? operations : { grace: Duration.fromInputUnsafe(operations.grace) }
 
-/** Fills in the defaults. */
-export const fromInput = (input: PolicyInput = {}): Policy => ({
-  toolErrors: input.toolErrors ?? "informative",
-  permanent: input.permanent ?? "stop",
-  dedupe: input.dedupe ?? "off",
-  repetition: input.repetition === "off" ? undefined : (input.repetition ?? { nameAt: 3, stopAt: 5 }),
-  modelRetries: input.modelRetries ?? 3,
-  toolTimeout: input.toolTimeout == null ? undefined : Duration.fromInputUnsafe(input.toolTimeout),
-  operations: operationsOf(input.operations),
-  interruptGraceMs: Duration.toMillis(Duration.fromInputUnsafe(input.interruptGrace ?? "5 seconds"))
-})
+/** Fills in the defaults. Throws a `TypeError` that says what cannot be used. */
+export const fromInput = (input: PolicyInput = {}): Policy => {
+  const problem = problemOf(input)
+  if (problem !== undefined) throw new TypeError(problem)
+  return {
+    toolErrors: input.toolErrors ?? "informative",
+    permanent: input.permanent ?? "stop",
+    dedupe: input.dedupe ?? "off",
+    repetition: input.repetition === "off" ? undefined : (input.repetition ?? { nameAt: 3, stopAt: 5 }),
+    modelRetries: input.modelRetries ?? 3,
+    toolTimeout: input.toolTimeout === undefined ? undefined : Duration.fromInputUnsafe(input.toolTimeout),
+    operations: operationsOf(input.operations),
+    interruptGraceMs: Duration.toMillis(Duration.fromInputUnsafe(input.interruptGrace ?? "5 seconds"))
+  }
+}
 
 /**
  * How long what was interrupted may take to end, in milliseconds. A run that keeps time for a handoff does not wait away

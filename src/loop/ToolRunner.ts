@@ -11,13 +11,12 @@ import * as Tool from "effect/ai/Tool"
 import * as Toolkit from "effect/ai/Toolkit"
 import * as Cause from "effect/Cause"
 import * as Context from "effect/Context"
-import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
-import * as Option from "effect/Option"
 import * as Predicate from "effect/Predicate"
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import * as Stream from "effect/Stream"
+import { duration } from "../run/Given.ts"
 import { Timeout } from "../tool/ToolPolicy.ts"
 import { ambient } from "./Ambient.ts"
 import * as Author from "./Author.ts"
@@ -272,7 +271,7 @@ const ready = (given: Given): Effect.Effect<Tools, unknown, unknown> => {
 const checkTimeouts = (tools: ReadonlyArray<Tool.Any>): Effect.Effect<void> => {
   const wrong = tools.filter(({ annotations }) => {
     const own = Context.get(annotations, Timeout)
-    return own != null && Option.isNone(Duration.fromInput(own))
+    return own !== undefined && !duration.is(own)
   })
   if (wrong.length === 0) return Effect.void
   const names = wrong.map(({ name }) => name).join(", ")

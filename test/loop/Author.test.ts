@@ -2,6 +2,7 @@
  * An author's functions may yield what their types do not allow: the run ends as it should all the same, what is done stays
  * done, every event can be read again, and the log says who has to mend what.
  */
+import { inspect } from "node:util"
 import { describe, expect } from "@effect/vitest"
 import * as Tool from "effect/ai/Tool"
 import * as Toolkit from "effect/ai/Toolkit"
@@ -171,8 +172,9 @@ describe("toModelOutput that yields no parts", () => {
 })
 
 describe("a Timeout that is no duration", () => {
-  for (const value of ["soon", "", "20 secs", false, () => "1 second"]) {
-    check(`but ${String(value)}: the agent is refused, and nothing runs`, function* () {
+  const values = ["soon", "", "20 secs", "-1 second", false, () => "1 second", Number.NaN, -1, null]
+  for (const value of [...values, { minute: 1 }]) {
+    check(`but ${inspect(value)}: the agent is refused, and nothing runs`, function* () {
       const bot = once(call("t", "c"))
       const tools = Toolkit.make(writer("t").annotate(ToolPolicy.Timeout, value as never))
       const agent = Agent.make("a", { toolkit: tools }).pipe(

@@ -1,4 +1,4 @@
-import { describe, expect } from "@effect/vitest"
+import { describe, expect, it } from "@effect/vitest"
 import * as Tool from "effect/ai/Tool"
 import * as Toolkit from "effect/ai/Toolkit"
 import * as Clock from "effect/Clock"
@@ -943,5 +943,41 @@ describe("a policy and the clock", () => {
     const { exit } = yield* withTime(resume(agent))
     expectTag(exit, "Completed")
     expect(resultOf(exit, "c").content).toBe("there")
+  })
+})
+
+const written = (value: unknown) => (typeof value === "string" ? JSON.stringify(value) : String(value))
+
+describe("a policy that cannot be used is refused when the agent is made", () => {
+  it.each<readonly [unknown, string]>([
+    [{ repetitions: "off" }, 'policy has no "repetitions"'],
+    [{ toolErrors: "none" }, 'policy.toolErrors is "none"'],
+    [{ permanent: true }, "policy.permanent is true"],
+    [{ dedupe: "reads" }, 'policy.dedupe is "reads"'],
+    ...[Number.NaN, -1, 1.5, "3"].map(
+      (modelRetries) => [{ modelRetries }, `policy.modelRetries is ${written(modelRetries)}`] as const
+    ),
+    ...["toolTimeout", "interruptGrace"].flatMap((name) =>
+      [Number.NaN, -1, "soon", null].map(
+        (value) => [{ [name]: value }, `policy.${name} is ${written(value)}, and must be a duration`] as const
+      )
+    ),
+    [{ operations: "leave" }, 'policy.operations is "leave"'],
+    [{ operations: {} }, "policy.operations.grace is undefined"],
+    [{ operations: { grace: Number.NaN } }, "policy.operations.grace is NaN"],
+    [{ repetition: "on" }, 'policy.repetition is "on"'],
+    [{ repetition: { name: 3, stop: 5 } }, 'policy.repetition has no "name": there are nameAt, stopAt'],
+    [{ repetition: { nameAt: 3 } }, "policy.repetition.stopAt is undefined"],
+    [{ repetition: { nameAt: 0, stopAt: 5 } }, "policy.repetition.nameAt is 0"],
+    [{ repetition: { nameAt: 3, stopAt: Number.NaN } }, "policy.repetition.stopAt is NaN"],
+    [null, "policy is null"]
+  ])("%j", (policy, problem) => {
+    expect(() => Agent.make("a", { policy: policy as Agent.PolicyInput })).toThrow(problem)
+  })
+
+  it("Infinity is as many as there are, and for ever", () => {
+    const all = Number.POSITIVE_INFINITY
+    Agent.make("a", { policy: { modelRetries: all, toolTimeout: all, interruptGrace: all } })
+    Agent.make("a", { policy: { repetition: { nameAt: 1, stopAt: all }, operations: { grace: all } } })
   })
 })
