@@ -9,6 +9,7 @@ import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
+import * as Given from "../run/Given.ts"
 import type * as Money from "../run/Money.ts"
 
 /** Prices by model name. */
@@ -19,14 +20,23 @@ export const PriceBook = Context.Reference<PriceBook>("checkrein/PriceBook", {
   defaultValue: (): PriceBook => new Map()
 })
 
-const adding = (prices: Iterable<readonly [string, Money.Price]>): Layer.Layer<never> =>
-  Layer.effect(
-    PriceBook,
-    Effect.map(PriceBook, (book) => new Map([...book, ...prices]))
-  )
+const amount = Given.upTo(Number.POSITIVE_INFINITY)
+const kinds: Given.Kinds<Money.Price> = {
+  input: amount,
+  cachedInput: amount,
+  cacheWrite: amount,
+  output: amount
+}
+
+/** What is wrong with the first price that cannot be counted with: less than nothing would lift every money limit. */
+const problemOf = (prices: { readonly [model: string]: Money.Price }): string | undefined =>
+  Object.entries(prices)
+    .map(([model, price]) => Given.problemOf(price, `the price of ${model}`, kinds, ["input", "output"]))
+    .find((problem) => problem !== undefined)
 
 /**
- * Adds prices (USD per million tokens) to those that the layers below it know; a model named again is replaced.
+ * Adds prices (USD per million tokens) to those that the layers below it know; a model named again is replaced. A price that
+ * is no number of at least 0 is a defect when the layer is built.
  *
  * @example
  * ```ts
@@ -39,7 +49,15 @@ const adding = (prices: Iterable<readonly [string, Money.Price]>): Layer.Layer<n
  * ```
  */
 export const layer = (prices: { readonly [model: string]: Money.Price }): Layer.Layer<never> =>
-  adding(Object.entries(prices))
+  Layer.effect(
+    PriceBook,
+    Effect.flatMap(PriceBook, (book) => {
+      const problem = problemOf(prices)
+      return problem === undefined
+        ? Effect.succeed(new Map([...book, ...Object.entries(prices)]))
+        : Effect.die(new TypeError(problem))
+    })
+  )
 
 /**
  * Adds the price of the model `LLM_MODEL` from `LLM_PRICE_INPUT`, `LLM_PRICE_OUTPUT` and, if wanted,

@@ -1,6 +1,8 @@
 import { expect, it } from "@effect/vitest"
+import * as Cause from "effect/Cause"
 import * as ConfigProvider from "effect/ConfigProvider"
 import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as PriceBook from "../../src/provider/PriceBook.ts"
@@ -50,5 +52,25 @@ it.effect.each([
   Effect.gen(function* () {
     const error = yield* Effect.flip(Effect.provide(PriceBook.priceOf("m"), env(values)))
     expect(error._tag).toBe("ConfigError")
+  })
+)
+
+it.effect.each<readonly [unknown, string]>([
+  [{ input: -5, output: 12 }, "the price of m.input is -5, and must be a number of at least 0"],
+  [{ input: 2, output: Number.NaN }, "the price of m.output is NaN"],
+  [{ input: 2, output: Number.POSITIVE_INFINITY }, "the price of m.output is Infinity"],
+  [{ input: "2", output: 12 }, 'the price of m.input is "2"'],
+  [{ input: 2 }, "the price of m.output is undefined"],
+  [{ input: 2, cachedInput: -1, output: 12 }, "the price of m.cachedInput is -1"],
+  [
+    { input: 2, cached_input: 1, output: 12 },
+    'the price of m has no "cached_input": there are input, cachedInput'
+  ],
+  [2, "the price of m is 2, and must be an object"]
+])("refuses a price that cannot be counted with: %j", ([price, problem]) =>
+  Effect.gen(function* () {
+    const prices = PriceBook.layer({ small, m: price as typeof small })
+    const exit = yield* Effect.exit(Effect.provide(PriceBook.priceOf("m"), prices))
+    expect(Exit.isFailure(exit) && String(Cause.squash(exit.cause))).toContain(`TypeError: ${problem}`)
   })
 )
