@@ -4,8 +4,9 @@
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import * as Limits from "../run/Limits.ts"
+import { amountNames, misshapen } from "../run/LimitsInput.ts"
 import * as Money from "../run/Money.ts"
-import type { Amounts, AmountsInput, CallClaim, Hold, PoolLimits, Spent, Status } from "./BudgetPool.ts"
+import type { Amounts, CallClaim, Hold, PoolLimits, Spent, Status } from "./BudgetPool.ts"
 import * as Names from "./Names.ts"
 
 /** Nothing of anything. */
@@ -19,12 +20,8 @@ export const add = (a: Amounts, b: Amounts): Amounts => ({
   toolCalls: a.toolCalls + b.toolCalls
 })
 
-const amountsOf = ({ tokens, toolCalls, turns, usd }: AmountsInput): Limits.AmountsInput => ({
-  tokens,
-  toolCalls,
-  turns,
-  usd
-})
+// A run has a time and a deadline of its own, and holds its own money.
+const poolNames = amountNames.filter((name) => name !== "time")
 
 /** Reads the limits of a pool, if there can be one of this name. A run's default of 20 turns is not a pool's. */
 export const limitsOf = (
@@ -34,11 +31,11 @@ export const limitsOf = (
   const problem = Names.problemOf(pool, Names.mostBytes.name)
   if (problem !== undefined)
     return Result.fail(new Limits.InvalidLimits({ problem: `the name of their pool, ${problem}` }))
-  return Limits.fromInput({
-    ...amountsOf(input),
-    turns: input.turns ?? Number.POSITIVE_INFINITY,
-    reserve: input.reserve === undefined ? undefined : amountsOf(input.reserve)
-  })
+  const wrong =
+    misshapen(input, "limits", [...poolNames, "reserve"]) ??
+    (input.reserve === undefined ? undefined : misshapen(input.reserve, "reserve", poolNames))
+  if (wrong !== undefined) return Result.fail(wrong)
+  return Limits.fromInput({ ...input, turns: input.turns ?? Number.POSITIVE_INFINITY })
 }
 
 const isPurpose = Schema.is(Limits.Purpose)

@@ -9,6 +9,7 @@ import type { Purpose } from "../../src/run/Limits.ts"
 import * as Money from "../../src/run/Money.ts"
 import { BudgetPool, type Hold, type PoolLimits, type Status } from "../../src/store/BudgetPool.ts"
 import * as MemoryBudgetPool from "../../src/store/MemoryBudgetPool.ts"
+import * as NodeSqlite from "../../src/store/NodeSqlite.ts"
 import * as SqlBudgetPool from "../../src/store/SqlBudgetPool.ts"
 import { textOf } from "../../src/testing/conformance/Samples.ts"
 import { amounts, describeDatabases, describePools } from "./budgetPools.ts"
@@ -534,17 +535,38 @@ describePools((open) => {
 })
 
 describe("limits that are written wrongly", () => {
+  const written = (json: string): PoolLimits => JSON.parse(json)
+
   it.effect.each<{ readonly limits: PoolLimits; readonly problem: RegExp }>([
     { limits: { toolCalls: -1 }, problem: /toolCalls is -1/ },
     { limits: { usd: Number.NaN }, problem: /usd is NaN/ },
     { limits: { tokens: 1.5 }, problem: /tokens is 1.5/ },
     { limits: { turns: 3, reserve: { turns: 4 } }, problem: /reserve\.turns is 4, more than the limit of 3/ },
-    { limits: { reserve: { usd: 1 } }, problem: /reserve\.usd is 1, more than the limit of none/ }
+    { limits: { reserve: { usd: 1 } }, problem: /reserve\.usd is 1, more than the limit of none/ },
+    {
+      limits: written('{ "USD": 5 }'),
+      problem: /no limit "USD": there are turns, usd, tokens, toolCalls, reserve/
+    },
+    { limits: written('{ "tool_calls": 10 }'), problem: /no limit "tool_calls"/ },
+    { limits: written('{ "usd": 1, "time": "1 hour" }'), problem: /no limit "time"/ },
+    { limits: written('{ "usd": 1, "deadline": "2030-01-31" }'), problem: /no limit "deadline"/ },
+    { limits: written('{ "usd": 1, "money": "hold" }'), problem: /no limit "money"/ },
+    { limits: written('{ "usd": 1, "reserve": { "USD": 1 } }'), problem: /no reserve of "USD"/ },
+    { limits: written('{ "usd": 1, "reserve": { "time": 1 } }'), problem: /no reserve of "time"/ },
+    { limits: written('{ "usd": 1, "reserve": null }'), problem: /reserve is null, and must be an object/ },
+    { limits: written("null"), problem: /limits is null, and must be an object/ },
+    { limits: written("5"), problem: /limits is 5, and must be an object/ }
   ])("$limits", ({ limits, problem }) =>
     Effect.gen(function* () {
-      const failure = yield* Effect.flip(MemoryBudgetPool.make("team-a", limits))
-      expect(failure._tag).toBe("InvalidLimits")
-      expect(failure.message).toMatch(problem)
+      const inSql = Effect.provide(
+        SqlBudgetPool.make("team-a", limits),
+        NodeSqlite.layer({ filename: ":memory:" })
+      )
+      for (const made of [MemoryBudgetPool.make("team-a", limits), inSql]) {
+        const failure = yield* Effect.flip(made)
+        expect(failure._tag).toBe("InvalidLimits")
+        expect(failure.message).toMatch(problem)
+      }
     })
   )
 
@@ -575,18 +597,5 @@ describe("limits that are written wrongly", () => {
         expect((yield* pool.status).used).toEqual({ turns: 1, usd: 0.01, tokens: 1, toolCalls: 1 })
       }).pipe(Effect.scoped, (effect) => Effect.flatMap(database, (client) => Effect.provide(effect, client)))
     )
-  )
-
-  it.effect("what a pool does not know of is not a limit of it", () =>
-    Effect.gen(function* () {
-      const more: object = {
-        turns: 5,
-        time: "1 second",
-        deadline: "2030-01-01",
-        reserve: { time: "1 second" }
-      }
-      const pool = yield* MemoryBudgetPool.make("team-a", more)
-      expect((yield* pool.status).limits).toEqual({ turns: 5, reserve: {} })
-    })
   )
 })
