@@ -251,7 +251,8 @@ export class RunStore extends Context.Service<
 >()("checkrein/RunStore") {}
 
 /**
- * The run at the top of a tree of runs: a sub-agent's run goes on with the run that has started it.
+ * The run at the top of a tree of runs: a sub-agent's run goes on with the run that has started it. Fails as `corrupt` if
+ * there is no top, since a run says that it was started by one below it.
  *
  * @example
  * ```ts
@@ -265,7 +266,16 @@ export const rootOf: (runId: string) => Effect.Effect<RunSummary, RunNotFound | 
   Effect.fnUntraced(function* (runId) {
     const store = yield* RunStore
     let summary = yield* store.summary(runId)
-    while (summary.parent !== undefined) summary = yield* store.summary(summary.parent.runId)
+    const below = new Set([runId])
+    while (summary.parent !== undefined) {
+      const above = summary.parent.runId
+      if (below.has(above)) {
+        const problem = `it says that it was started by ${above}, which it has started`
+        return yield* new RunStoreError({ runId: summary.runId, kind: "corrupt", problem })
+      }
+      below.add(above)
+      summary = yield* store.summary(above)
+    }
     return summary
   })
 

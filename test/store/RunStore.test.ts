@@ -2,7 +2,7 @@ import { describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as TestClock from "effect/testing/TestClock"
 import * as MemoryRunStore from "../../src/store/MemoryRunStore.ts"
-import { deleteOlderThan, type ListOptions, RunStore } from "../../src/store/RunStore.ts"
+import { deleteOlderThan, type ListOptions, RunStore, rootOf } from "../../src/store/RunStore.ts"
 import { append } from "../../src/testing/conformance/Samples.ts"
 import { describeStores } from "./stores.ts"
 
@@ -105,5 +105,37 @@ describeStores((layer) => {
       yield* store.delete("c")
       expect(yield* store.list()).toEqual([])
     }).pipe(Effect.provide(layer))
+  )
+})
+
+describe("rootOf", () => {
+  const circles: ReadonlyArray<readonly [string, { readonly [runId: string]: string }]> = [
+    ["that says that it has started itself", { a: "a" }],
+    ["whose parents go in a circle", { a: "b", b: "c", c: "a" }],
+    ["above which they do", { a: "b", b: "c", c: "b" }]
+  ]
+  for (const [name, parents] of circles) {
+    it.effect(`of a run ${name} is said to be corrupt`, () =>
+      Effect.gen(function* () {
+        const store = yield* RunStore
+        for (const [runId, parent] of Object.entries(parents))
+          yield* store.append(append(runId, 0, 1, { parent: { runId: parent, callId: "c" } }))
+        const error = yield* Effect.flip(rootOf("a"))
+        expect(error).toMatchObject({ _tag: "RunStoreError", kind: "corrupt" })
+        expect(error.message).toMatch(/was started by [abc], which it has started/)
+      }).pipe(Effect.provide(MemoryRunStore.layer))
+    )
+  }
+
+  it.effect("is the run that nobody has started, however deep the tree is", () =>
+    Effect.gen(function* () {
+      const store = yield* RunStore
+      yield* store.append(append("0", 0))
+      for (let depth = 1; depth <= 50; depth++)
+        yield* store.append(
+          append(String(depth), 0, 1, { parent: { runId: String(depth - 1), callId: "c" } })
+        )
+      expect((yield* rootOf("50")).runId).toBe("0")
+    }).pipe(Effect.provide(MemoryRunStore.layer))
   )
 })
