@@ -9,6 +9,7 @@ import * as Schema from "effect/Schema"
 import { Command, type Decide, type Numbered } from "../run/Command.ts"
 import { isVoid } from "../run/Expiry.ts"
 import { type RunNotFound, RunStore, RunStoreError } from "../store/RunStore.ts"
+import * as Digest from "./Digest.ts"
 import * as Json from "./Json.ts"
 import * as Nesting from "./Nesting.ts"
 import { now } from "./Now.ts"
@@ -135,6 +136,11 @@ const waiting = Effect.fnUntraced(function* (ref: CallRef, type: "decide" | "res
   if (call === undefined) return yield* refuse("it is not among those that wait")
   if (ref.argsDigest !== undefined && ref.argsDigest !== call.argsDigest) {
     return yield* refuse("its arguments are not the ones that were looked at")
+  }
+  // Who decides has seen these arguments, and decides by the digest.
+  if (call.args !== undefined && Digest.ofArgs(call.args) !== call.argsDigest) {
+    const problem = `its summary shows other arguments of call ${callId} than the call has`
+    return yield* new RunStoreError({ runId, kind: "corrupt", problem })
   }
   return { argsDigest: call.argsDigest, inbox }
 })

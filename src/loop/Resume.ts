@@ -8,10 +8,11 @@ import { fromInput, type Limits, type LimitsInput, override } from "../run/Limit
 import { toInput } from "../run/LimitsInput.ts"
 import { type RunState, unknownOutcomes } from "../run/RunState.ts"
 import { cancelledAlone } from "../run/Waiting.ts"
-import type { Lease, Stored } from "../store/RunStore.ts"
+import { type Lease, RunStoreError, type Stored } from "../store/RunStore.ts"
 import * as Allowances from "./Allowances.ts"
 import type { Allowance } from "./ChildRun.ts"
 import { type Definition, limitsOf, ready } from "./Definition.ts"
+import * as Digest from "./Digest.ts"
 import { Drain, isRequested } from "./Drain.ts"
 import * as Inbox from "./Inbox.ts"
 import * as LeftUnknown from "./LeftUnknown.ts"
@@ -65,6 +66,18 @@ export const found = ({ events, state }: Stored): Found => {
   return { state, last, pool: PoolClaims.poolOf(events, last) }
 }
 
+/**
+ * Fails if a call has other arguments than its digest is of. It is decided about, and repeated, by the digest; so with
+ * these it was approved by nobody, and its journal is not as it was written.
+ */
+const intact = ({ pending, runId }: RunState): Effect.Effect<void, RunStoreError> => {
+  const changed = pending.find(({ args, argsDigest }) => Digest.ofArgs(args) !== argsDigest)
+  if (changed === undefined) return Effect.void
+  const { callId, tool } = changed
+  const problem = `call ${callId} (${tool}) has other arguments than its digest is of, so its journal is not as it was written`
+  return Effect.fail(new RunStoreError({ runId, kind: "corrupt", problem }))
+}
+
 /** Whether there is something to find out about calls of unknown outcome, or somebody has. */
 const canSettle = Effect.fnUntraced(function* (state: RunState) {
   const lookUp = unknownOutcomes(state).some((call) => call.reconcile === true)
@@ -91,6 +104,8 @@ export const takeUp = Effect.fnUntraced(function* (
     return yield* mismatch(definition, state.runId, `it was not started by call ${parent.callId}`)
   }
   if (state.status === "completed") return state
+  // Whatever else a driver starts has the digest that it has just made of it.
+  yield* intact(state)
   const isOver = state.status === "failed" ? !force : parent !== undefined && cancelledAlone(state)
   if (isOver) {
     const stays = LeftUnknown.endingOf(state)

@@ -781,6 +781,60 @@ describe("deciding", () => {
     expect(ran).toEqual([])
   })
 
+  check("is refused where the summary shows other arguments than those that the call has", function* () {
+    const { agent, ran } = asking(once(call("ask", "c", "x")))
+    yield* run(agent)
+    const store = yield* RunStore.RunStore
+    const summary: typeof store.summary = (runId) =>
+      Effect.map(store.summary(runId), (summary) => ({
+        ...summary,
+        approvals: summary.approvals.map((call) => ({ ...call, args: { q: "y" } }))
+      }))
+    const refused = yield* Effect.flip(Agent.decide({ runId: "r", callId: "c" }, Agent.approve())).pipe(
+      Effect.provideService(RunStore.RunStore, { ...store, summary })
+    )
+    expect(refused).toMatchObject({ _tag: "RunStoreError", kind: "corrupt", runId: "r" })
+    expect(refused.message).toContain("call c")
+    expectTag((yield* resume(agent)).exit, "ApprovalRequired")
+    expect(ran).toEqual([])
+  })
+
+  const changed = [
+    ["a turn", "turn", "write"],
+    ["a question", "approval_required", "ask"],
+    ["an approval", "approval_resolved", "ask"]
+  ] as const
+  for (const [name, type, tool] of changed) {
+    check(
+      `starts nothing, and writes nothing, if the arguments in ${name} of the journal are others by now`,
+      function* () {
+        const { agent, ran } = asking(once(call("read", "d", "1"), call(tool, "c", "x")))
+        const start = (event: RunEvent.RunEvent) => event.type === "tool_start" && event.callId === "c"
+        yield* crashing(Effect.exit(run(agent)), { before: start })
+        if (tool === "ask") {
+          yield* Agent.decide({ runId: "r", callId: "c" }, Agent.approve({ args: { q: "x" } }))
+          if (type === "approval_resolved") yield* crashing(Effect.exit(resume(agent)), { before: start })
+        }
+        const store = yield* RunStore.RunStore
+        const before = yield* journal("r")
+        expect(of(before, type)).toHaveLength(1)
+        const other = (event: RunEvent.RunEvent): RunEvent.RunEvent =>
+          event.type === type ? JSON.parse(JSON.stringify(event).replaceAll('"q":"x"', '"q":"y"')) : event
+        const read: typeof store.read = (...from) =>
+          Effect.map(store.read(...from), (events) => events.map(other))
+        const refused = yield* Effect.flip(Agent.resume(agent, "r")).pipe(
+          Effect.provideService(RunStore.RunStore, { ...store, read })
+        )
+        expect(refused).toMatchObject({ _tag: "RunStoreError", kind: "corrupt", runId: "r" })
+        expect(refused.message).toContain(`call c (${tool})`)
+        expect(yield* journal("r")).toEqual(before)
+        expect(ran).toEqual(["read 1"])
+        expectTag((yield* resume(agent)).exit, "Completed")
+        expect(ran).toEqual(["read 1", `${tool} x`])
+      }
+    )
+  }
+
   check("is refused for an unknown run, an unknown call, and a call that does not wait", function* () {
     const { agent } = asking(once(call("read", "c1", "1"), call("ask", "c2", "2")))
     yield* run(agent)
