@@ -56,7 +56,9 @@ export const only = (store: Store): Store => {
         refusal(runId, "its tag", tags, mostBytes.name)
       return unless(refused, () => store.append(request))
     },
-    read: forRun((runId, from = 0) => store.read(runId, Math.ceil(counted(from)))),
+    read: forRun((runId, from = 0, limit = undefined) =>
+      store.read(runId, Math.ceil(counted(from)), limit === undefined ? limit : Math.floor(counted(limit)))
+    ),
     summary: forRun((runId) => store.summary(runId)),
     list: (options = {}) => {
       const { agent, before, limit, since, tag, until } = options

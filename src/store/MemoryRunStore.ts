@@ -101,7 +101,8 @@ export const make: Effect.Effect<RunStore["Service"]> = Effect.sync(() => {
         wakeups.wake(`events ${runId}`)
         return Effect.void
       }),
-    read: (runId, from = 0) => Effect.suspend(() => Effect.map(find(runId), (run) => run.events.slice(from))),
+    read: (runId, from = 0, limit = Number.POSITIVE_INFINITY) =>
+      Effect.suspend(() => Effect.map(find(runId), (run) => run.events.slice(from, from + limit))),
     summary: (runId) => Effect.suspend(() => Effect.map(find(runId), (run) => run.summary)),
     list: (options = {}) =>
       Effect.sync(() => {

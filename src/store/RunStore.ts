@@ -201,11 +201,14 @@ export class RunStore extends Context.Service<
     readonly append: (append: Append) => Effect.Effect<void, StaleWriter | RunStoreError>
     /**
      * The stored events of a run, in order, from number `from` (default 0, and no less) on. It may take as long as the
-     * journal is long: whoever cannot wait sets a limit.
+     * journal is long: whoever cannot wait sets a limit of time, and whoever cannot hold it all reads in pages, with a
+     * `limit`. A page has at most so many events (none below 1). It may have fewer where they are long, though at least one
+     * as long as there is one: so the journal ends with the page that is empty, and with no other.
      */
     readonly read: (
       runId: string,
-      from?: number
+      from?: number,
+      limit?: number
     ) => Effect.Effect<ReadonlyArray<RunEvent>, RunNotFound | RunStoreError>
     /** A run's summary, at a cost that does not depend on its length. */
     readonly summary: (runId: string) => Effect.Effect<RunSummary, RunNotFound | RunStoreError>

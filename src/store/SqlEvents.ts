@@ -24,21 +24,53 @@ export const keyColumns = `id INTEGER PRIMARY KEY,
     run_no INTEGER GENERATED ALWAYS AS (id >> ${bits}) VIRTUAL,
     seq INTEGER GENERATED ALWAYS AS (id & ${2 ** bits - 1}) VIRTUAL`
 
-/** What to join on: the events `e` of the run `r` from a number on, and the column that they are sorted by. */
-export const following = (
+/** How many bytes of events a page has: whoever reads on holds no more, but for one event that is longer by itself. */
+const pageBytes = 262_144
+
+/**
+ * The events of a run from a number on, as rows: all of them, or at most so many, and fewer if they are long. How long they
+ * are is known from the table alone, so that nothing is read to be left out.
+ */
+export const rows = (
   sql: SqlClient.SqlClient,
-  from: number
-): { readonly on: Statement.Fragment; readonly by: Statement.Fragment } =>
-  sql.onDialectOrElse({
-    pg: () => ({ on: sql`e.run_no = r.run_no AND e.seq >= ${from}`, by: sql`e.seq` }),
+  runId: string,
+  from: number,
+  limit: number | undefined
+): Statement.Statement<Row> => {
+  const { by, on, upTo } = sql.onDialectOrElse({
+    pg: () => ({
+      by: sql`e.seq`,
+      on: sql`e.run_no = r.run_no AND e.seq >= ${from}`,
+      upTo: sql`e.run_no = r.run_no AND e.seq >= ${from} AND e.seq <= page.last`
+    }),
     orElse: () => {
       const [first, end] = [sql.literal(firstKey("r.run_no")), sql.literal(firstKey("r.run_no + 1"))]
-      return { on: sql`e.id >= ${first} + ${from} AND e.id < ${end}`, by: sql`e.id` }
+      return {
+        by: sql`e.id`,
+        on: sql`e.id >= ${first} + ${from} AND e.id < ${end}`,
+        upTo: sql`e.id >= ${first} + ${from} AND e.id <= ${first} + page.last`
+      }
     }
   })
 
 /**
  * A number of 32 bits that another text hardly ever has, however little it differs, nor the same text in another run: by
+  const columns = sql.literal("r.seq AS total, e.seq AS seq, e.body AS body, e.checksum AS checksum")
+  return limit === undefined
+    ? sql<Row>`SELECT ${columns} FROM checkrein_runs r LEFT JOIN checkrein_events e ON ${on}
+        WHERE r.run_id = ${runId} ORDER BY ${by}`
+    : sql<Row>`WITH next AS (
+          SELECT e.seq AS seq, octet_length(e.body) AS bytes
+          FROM checkrein_runs r JOIN checkrein_events e ON ${on}
+          WHERE r.run_id = ${runId} ORDER BY ${by} LIMIT ${limit}
+        ), summed AS (
+          SELECT seq, SUM(bytes) OVER (ORDER BY seq) - bytes AS before FROM next
+        ), page AS (
+          SELECT MAX(seq) AS last FROM summed WHERE before < ${pageBytes}
+        )
+        SELECT ${columns} FROM checkrein_runs r CROSS JOIN page LEFT JOIN checkrein_events e ON ${upTo}
+        WHERE r.run_id = ${runId} ORDER BY ${by}`
+}
  * it a stored event is known again. It is no seal: whoever may write to the database can make another.
  */
 export const checksum = (runId: string, text: string): number => crc32(text, crc32(runId)) | 0
@@ -59,11 +91,15 @@ export interface Row {
   readonly checksum: number | null
 }
 
-/** The events of a run from a number on, none missing and none too many, of no rows if there is no run. */
+/**
+ * The events of a run from a number on, none missing and none too many, of no rows if there is no run. A page may end
+ * before the run does: what is missing then, the next one does not begin with.
+ */
 export const decode = (
   runId: string,
   from: number,
-  rows: ReadonlyArray<Row>
+  rows: ReadonlyArray<Row>,
+  limit: number | undefined
 ): Result.Result<ReadonlyArray<RunEvent>, RunNotFound | RunStoreError> => {
   const total = rows[0]?.total
   if (total === undefined) return Result.fail(new RunNotFound({ runId }))
@@ -90,5 +126,6 @@ export const decode = (
     events.push(event.success)
     next += 1
   }
-  return next < total ? missing(next) : Result.succeed(events)
+  const isPage = limit !== undefined && (events.length > 0 || limit === 0)
+  return next < total && !isPage ? missing(next) : Result.succeed(events)
 }

@@ -146,16 +146,12 @@ export const make: Effect.Effect<RunStore["Service"], RunStoreError, SqlClient.S
         })
       },
 
-      read: (runId, from = 0) => {
-        // Without a limit: over a slow link a long journal takes its time.
-        const { by, on } = SqlEvents.following(sql, from)
-        return sql<SqlEvents.Row>`SELECT r.seq AS total, e.seq AS seq, e.body AS body, e.checksum AS checksum
-        FROM checkrein_runs r LEFT JOIN checkrein_events e ON ${on}
-        WHERE r.run_id = ${runId} ORDER BY ${by}`.pipe(
+      read: (runId, from = 0, limit = undefined) =>
+        // Without a limit of time: over a slow link a long journal, or a long event, takes its time.
+        SqlEvents.rows(sql, runId, from, limit).pipe(
           readFor(runId),
-          Effect.flatMap((rows) => Effect.fromResult(SqlEvents.decode(runId, from, rows)))
-        )
-      },
+          Effect.flatMap((rows) => Effect.fromResult(SqlEvents.decode(runId, from, rows, limit)))
+        ),
 
       summary: (runId) =>
         Effect.gen(function* () {

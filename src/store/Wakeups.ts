@@ -97,6 +97,9 @@ export const follow = <A, E>(
     })
   )
 
+/** How many events a watcher is given at once: the next are read when it has taken these. */
+const pageOfEvents = 500
+
 /** A store with its streams, which it has when it wakes who waits after whatever it writes. */
 export const watching = (
   wakeups: Wakeups,
@@ -107,7 +110,7 @@ export const watching = (
     follow(wakeups, {
       topic: `events ${runId}`,
       from,
-      read: (position) => store.read(runId, position),
+      read: (position) => store.read(runId, position, pageOfEvents),
       after: ({ seq }) => seq + 1
     }),
   watchInbox: (runId, after) =>

@@ -206,6 +206,41 @@ describeBoth("a journal that is not whole", (test) => {
     }))
 })
 
+describeBoth("a page of a journal", (test) => {
+  test("has as many events as are not too much together, and no less than one", (store) =>
+    Effect.gen(function* () {
+      const lengths = [...Array.from({ length: 40 }, () => 30_000), 1_000_000, 1_000_000, 10]
+      const events = lengths.map((length, n) => event("a", n, "x".repeat(length)))
+      yield* store.append({ ...append("a", 0), events, summary: summary("a", events.length) })
+      const pages: Array<number> = []
+      let from = 0
+      do {
+        const page = yield* store.read("a", from, 500)
+        expect(page).toEqual(events.slice(from, from + page.length))
+        pages.push(page.length)
+        from += page.length
+      } while (pages.at(-1) !== 0)
+      expect(from).toBe(events.length)
+      expect(Math.max(...pages)).toBeLessThan(12)
+      expect(pages.slice(-4)).toEqual([5, 1, 1, 0])
+    }))
+
+  test("of which the next event is missing is the last", (store, sql) =>
+    Effect.gen(function* () {
+      yield* store.append(append("a", 0, 6))
+      yield* Effect.orDie(sql`DELETE FROM checkrein_events WHERE seq >= 3`)
+      expect(yield* store.read("a", 0, 3)).toEqual(eventsFrom("a", 0, 3))
+      for (const [from, limit] of [
+        [0, 4],
+        [3, 1]
+      ] as const) {
+        const read = yield* Effect.result(store.read("a", from, limit))
+        if (from === 0) expect(read).toMatchObject({ success: eventsFrom("a", 0, 3) })
+        else expect(read).toMatchObject({ failure: { kind: "corrupt", seq: 3 } })
+      }
+    }))
+})
+
 describeBoth("a command in an inbox", (test) => {
   const decide = { type: "decide", callId: "c1", decision: "approved" } as const
   const stored = (sql: SqlClient.SqlClient, body: string) =>

@@ -2,7 +2,9 @@ import { describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Stream from "effect/Stream"
+import * as MemoryRunStore from "../../src/store/MemoryRunStore.ts"
 import * as Wakeups from "../../src/store/Wakeups.ts"
+import { append, eventsFrom } from "../../src/testing/conformance/Samples.ts"
 
 const isWatched = (wakeups: Wakeups.Wakeups) =>
   Effect.raceFirst(
@@ -82,6 +84,35 @@ describe("Wakeups", () => {
       yield* settle
       expect(reads).toEqual([0, 1, 1, 3, 3])
     })
+  )
+
+  it.effect("reads a page when the one before it was taken, and none ahead", () =>
+    Effect.gen(function* () {
+      const stored = yield* MemoryRunStore.make
+      yield* stored.append(append("a", 0, 2_000))
+      const pages: Array<number> = []
+      const store = Wakeups.watching(Wakeups.make(), {
+        ...stored,
+        read: (runId, from, limit) =>
+          Effect.tap(stored.read(runId, from, limit), ({ length }) => Effect.sync(() => pages.push(length)))
+      })
+      const pull = yield* Stream.toPull(store.watch("a"))
+      const first = yield* pull
+      yield* settle
+      expect(pages).toEqual([first.length])
+      expect(first.length).toBeLessThan(1_000)
+      yield* pull
+      yield* settle
+      expect(pages).toHaveLength(2)
+      expect(yield* Stream.runCollect(Stream.take(store.watch("a"), 2_000))).toEqual(
+        eventsFrom("a", 0, 2_000)
+      )
+      const whole = Wakeups.watching(Wakeups.make(), {
+        ...stored,
+        read: (runId, from) => stored.read(runId, from)
+      })
+      expect(yield* Stream.runCollect(Stream.take(whole.watch("a"), 2_000))).toHaveLength(2_000)
+    }).pipe(Effect.scoped)
   )
 
   it.effect("what comes while it reads is not missed", () =>

@@ -72,6 +72,19 @@ const refusesName = Effect.fnUntraced(function* (store: RunStore["Service"], bad
   yield* refused("list({ tag })", bad, store.list({ tag: bad }))
 })
 
+/** The events of a run as pages have them, none of them with more than `limit`. */
+const inPages = Effect.fnUntraced(function* (store: RunStore["Service"], runId: string, limit: number) {
+  const events: Array<RunEvent.RunEvent> = []
+  while (true) {
+    const page = yield* store.read(runId, events.length, limit)
+    same(page.length <= limit, true)
+    const [first] = page
+    if (first === undefined) return events
+    same(first.seq, events.length)
+    events.push(...page)
+  }
+})
+
 /** What a journal has to keep. */
 export const cases: ReadonlyArray<Case> = [
   define("the first append creates a run", (store) =>
@@ -103,6 +116,24 @@ export const cases: ReadonlyArray<Case> = [
         same(yield* store.read("a", before), eventsFrom("a", 0, 5))
       same(yield* store.read("a", 2.5), eventsFrom("a", 3, 2))
       same(yield* store.read("a", Number.POSITIVE_INFINITY), [])
+    })
+  ),
+  define("a journal is read in pages, each at most as long as is asked for", (store) =>
+    Effect.gen(function* () {
+      yield* store.append(append("a", 0, 5))
+      const page = yield* store.read("a", 1, 2)
+      same(page, eventsFrom("a", 1, page.length))
+      same(page.length === 1 || page.length === 2, true)
+      same(yield* store.read("a", 4, 100), eventsFrom("a", 4, 1))
+      same(yield* store.read("a", 5, 2), [])
+      for (const limit of [0, -3, 0.5, Number.NaN]) same(yield* store.read("a", 0, limit), [])
+      same(yield* inPages(store, "a", Number.POSITIVE_INFINITY), eventsFrom("a", 0, 5))
+      same(yield* inPages(store, "a", 2.5), eventsFrom("a", 0, 5))
+      same(yield* tagOf(store.read("b", 0, 2)), "RunNotFound")
+      const long = (n: number) => event("long", n, "long ".repeat(20_000 * (n % 4)))
+      const events = Array.from({ length: 30 }, (_, n) => long(n))
+      yield* store.append({ ...append("long", 0), events, summary: summary("long", 30) })
+      sameJson(yield* inPages(store, "long", 20), events)
     })
   ),
   define("what was read stays as it was", (store) =>
@@ -306,6 +337,7 @@ export const cases: ReadonlyArray<Case> = [
           same(seq, written.length)
           sameJson(whole, written)
           sameJson(rest, written.slice(from))
+          sameJson(yield* inPages(store, runId, from + 1), written)
         })
       )
     })
