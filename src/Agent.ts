@@ -62,6 +62,7 @@ export type { PolicyInput, ToolErrors } from "./loop/Policy.ts"
 export {
   AgentMismatch,
   HoldUnavailable,
+  InvalidParams,
   NoBudgetPool,
   NoModel,
   OutputMismatch,

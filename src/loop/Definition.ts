@@ -9,7 +9,7 @@ import * as Option from "effect/Option"
 import type * as Schema from "effect/Schema"
 import * as RunSpans from "../observe/RunSpans.ts"
 import { PriceBook } from "../provider/PriceBook.ts"
-import { CapsOutput, RequestParams } from "../provider/RequestParams.ts"
+import { CapsOutput } from "../provider/RequestParams.ts"
 import * as Tokens from "../provider/Tokens.ts"
 import * as Limits from "../run/Limits.ts"
 import { callsOf, textOf } from "../run/Message.ts"
@@ -18,6 +18,7 @@ import type { RunState } from "../run/RunState.ts"
 import { BudgetPool } from "../store/BudgetPool.ts"
 import * as Contract from "./Contract.ts"
 import type { Job } from "./Job.ts"
+import * as Params from "./Params.ts"
 import type * as Policy from "./Policy.ts"
 import * as PoolClaims from "./PoolClaims.ts"
 import { Probe } from "./Probe.ts"
@@ -103,7 +104,7 @@ const prepare = Effect.fnUntraced(function* (definition: Definition, isStreamed:
   const model = yield* modelHere
   const book = yield* PriceBook
   const provider = Option.getOrUndefined(yield* Effect.serviceOption(Model.ProviderName))
-  const { maxOutputTokens, temperature, topP } = yield* RequestParams
+  const { maxOutputTokens, temperature, topP } = yield* Params.usable(definition.name)
   const before = Option.getOrUndefined(yield* Effect.serviceOption(Telemetry.CurrentSpanTransformer))
   const priceOf: Job["priceOf"] = (name) =>
     (name === undefined ? undefined : book.get(name)) ?? (model === undefined ? undefined : book.get(model))
@@ -139,7 +140,7 @@ const prepare = Effect.fnUntraced(function* (definition: Definition, isStreamed:
 })
 
 /**
- * Makes an agent ready for a run with these limits. Refuses one that has no model here, whose worst case would have to be
+ * Makes an agent ready for a run with these limits. Refuses one that has no model here or asks it what it cannot, whose worst case would have to be
  * held and cannot be told, or whose cost would have to be limited and has no price.
  */
 export const ready = Effect.fnUntraced(function* (

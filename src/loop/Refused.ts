@@ -60,6 +60,16 @@ export class HoldUnavailable extends Schema.TaggedError<HoldUnavailable>()("Hold
   }
 }
 
+/** The models of the agent cannot be asked with the `RequestParams` that are in force where it is run. */
+export class InvalidParams extends Schema.TaggedError<InvalidParams>()("InvalidParams", {
+  agent: Schema.String,
+  problem: Schema.String
+}) {
+  override get message(): string {
+    return `the models of ${this.agent} cannot be asked like this: ${this.problem}`
+  }
+}
+
 /** The stored run is another agent's, or that of another call of a parent. */
 export class AgentMismatch extends Schema.TaggedError<AgentMismatch>()("AgentMismatch", {
   runId: Schema.String,
@@ -102,6 +112,7 @@ const kinds = [
   NoModel,
   UnpricedModel,
   HoldUnavailable,
+  InvalidParams,
   NoBudgetPool,
   AgentMismatch,
   RunNotCompleted,

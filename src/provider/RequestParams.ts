@@ -8,7 +8,10 @@ import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import type * as Schema from "effect/Schema"
 
-/** Parameters of one model request. What is left out is left to the provider's default. */
+/**
+ * Parameters of one model request. What is left out is left to the provider's default. An agent is not run with what is none
+ * of these, or no number where one is asked for: it fails with `InvalidParams`.
+ */
 export interface RequestParams {
   /** Sampling temperature, usually 0 to 2. */
   readonly temperature?: number

@@ -2,6 +2,7 @@
  * What is refused before anything has run: each kind by a tag of its own, with words that say what to do, and with
  * nothing stored.
  */
+import { inspect } from "node:util"
 import { describe, expect } from "@effect/vitest"
 import * as LanguageModel from "effect/ai/LanguageModel"
 import * as Effect from "effect/Effect"
@@ -9,7 +10,7 @@ import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as Schema from "effect/Schema"
 import * as Stream from "effect/Stream"
-import { Agent, PriceBook, RunStore } from "../../src/index.ts"
+import { Agent, PriceBook, RequestParams, RunStore } from "../../src/index.ts"
 import * as Scripted from "../../src/provider/Scripted.ts"
 import * as MemoryBudgetPool from "../../src/store/MemoryBudgetPool.ts"
 import { check, usage } from "./support.ts"
@@ -68,6 +69,39 @@ describe("a run", () => {
       expect(refused).toMatchObject({ _tag: "OutputMismatch", runId: "r", agent: "reporter" })
       expect(refused.message).toContain("RunStore.load")
     }
+  })
+})
+
+describe("request parameters", () => {
+  const wrong: ReadonlyArray<readonly [object, string]> = [
+    ...[Number.NaN, 0, -1, 1.5, 1e300, "5"].map(
+      (value) => [{ maxOutputTokens: value }, "RequestParams.maxOutputTokens is"] as const
+    ),
+    [{ temperature: Number.NaN }, "RequestParams.temperature is NaN, and must be a number of at least 0"],
+    [{ topP: 1.1 }, "RequestParams.topP is 1.1, and must be a number from 0 to 1"],
+    [{ seed: 0.5 }, "RequestParams.seed is 0.5, and must be a whole number"],
+    [{ stop: "END" }, 'RequestParams.stop is "END", and must be a list of texts'],
+    [{ reasoningEffort: "much" }, 'RequestParams.reasoningEffort is "much"'],
+    [{ parallelToolCalls: 0 }, "RequestParams.parallelToolCalls is 0"],
+    [{ extra: [] }, "RequestParams.extra is a list, and must be an object"],
+    [{ max_tokens: 5 }, 'RequestParams has no "max_tokens": there are temperature, topP, maxOutputTokens']
+  ]
+  for (const [params, problem] of wrong) {
+    check(`with which no model can be asked are InvalidParams: ${inspect(params)}`, function* () {
+      for (const limits of [{}, { usd: 1, money: "hold" }] as const) {
+        const run = RequestParams.add(params)(Agent.run(analyst, "go", { runId: "r", limits }))
+        const refused = yield* Effect.flip(Effect.provide(run, answers))
+        expect(refused).toMatchObject({ _tag: "InvalidParams", agent: "analyst" })
+        expect(refused.message).toContain(problem)
+        expect(yield* isStored("r")).toBe(false)
+      }
+    })
+  }
+
+  check("that can be asked with are none", function* () {
+    const params = { temperature: 0, topP: 1, maxOutputTokens: 10, seed: -1, stop: [], extra: {} } as const
+    const run = RequestParams.add({ ...params, reasoningEffort: "none" })(Agent.run(analyst, "go"))
+    expect((yield* Effect.provide(run, answers)).output).toBe("done")
   })
 })
 
