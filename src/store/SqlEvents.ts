@@ -19,9 +19,12 @@ const bits = 31
 /** The key of a run's event 0 in SQLite, given an expression for the run's number. Those of its others follow on it. */
 export const firstKey = (run: string): string => `((${run}) << ${bits})`
 
+/** The number of the run, given an expression for a key in SQLite. */
+export const runOf = (key: string): string => `(${key} >> ${bits})`
+
 /** The key of SQLite's table, and what it is made of. */
 export const keyColumns = `id INTEGER PRIMARY KEY,
-    run_no INTEGER GENERATED ALWAYS AS (id >> ${bits}) VIRTUAL,
+    run_no INTEGER GENERATED ALWAYS AS ${runOf("id")} VIRTUAL,
     seq INTEGER GENERATED ALWAYS AS (id & ${2 ** bits - 1}) VIRTUAL`
 
 /** How many bytes of events a page has: whoever reads on holds no more, but for one event that is longer by itself. */

@@ -4,7 +4,7 @@ import type * as SqlClient from "effect/sql/SqlClient"
 import type { SqlError } from "effect/sql/SqlError"
 import * as EventCodec from "../run/EventCodec.ts"
 import type { Append, RunStoreError } from "./RunStore.ts"
-import { checksum, firstKey } from "./SqlEvents.ts"
+import { checksum, firstKey, runOf } from "./SqlEvents.ts"
 import type { Own, SqlLeases } from "./SqlLeases.ts"
 import { type Execute, type Transact, textOf } from "./SqlTransaction.ts"
 
@@ -20,9 +20,15 @@ export const make = (
   transact: Transact,
   leases: SqlLeases
 ): ((append: Append) => Effect.Effect<boolean, RunStoreError>) => {
+  // A number that nothing has: where the row of a run is gone, what it had must not be in the way of another.
   const create = textOf(
-    sql`INSERT INTO checkrein_runs (run_id, agent, status, reason, started_at, seq, summary, parent)
-      VALUES (${""}, ${""}, ${""}, ${""}, ${""}, ${0}, ${""}, ${""}) ON CONFLICT (run_id) DO NOTHING RETURNING run_no`
+    sql`INSERT INTO checkrein_runs (run_no, run_id, agent, status, reason, started_at, seq, summary, parent)
+      VALUES (1 + MAX(
+        COALESCE((SELECT MAX(run_no) FROM checkrein_runs), 0),
+        COALESCE(${sql.literal(runOf("(SELECT MAX(id) FROM checkrein_events)"))}, 0),
+        COALESCE((SELECT MAX(run_no) FROM checkrein_tags), 0)
+      ), ${""}, ${""}, ${""}, ${""}, ${""}, ${0}, ${""}, ${""})
+      ON CONFLICT (run_id) DO NOTHING RETURNING run_no`
   )
   const look = textOf(
     sql`SELECT run_no, status, reason FROM checkrein_runs WHERE run_id = ${""} AND seq = ${0}`

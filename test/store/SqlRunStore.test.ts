@@ -297,6 +297,18 @@ describeBoth("a command in an inbox", (test) => {
 })
 
 describe("a database that cannot take more", () => {
+  onSqlite("a run whose row somebody has deleted is in the way of no new one", (store, sql) =>
+    Effect.gen(function* () {
+      for (const id of ["a", "b", "c"]) yield* store.append(append(id, 0, 2, { tags: ["t"] }))
+      yield* sql`DELETE FROM checkrein_runs WHERE run_id IN ('b', 'c')`
+      for (const id of ["d", "c", "e"]) {
+        yield* store.append(append(id, 0, 3, { tags: ["t"] }))
+        expect(yield* store.read(id)).toEqual(eventsFrom(id, 0, 3))
+      }
+      expect((yield* store.list({ tag: "t" })).map(({ runId }) => runId)).toEqual(["e", "d", "c", "a"])
+    })
+  )
+
   onSqlite("a full disk takes nothing of the append that failed, and all of it later", (store, sql) =>
     Effect.gen(function* () {
       yield* store.append(append("a", 0, 2))
