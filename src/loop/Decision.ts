@@ -13,6 +13,7 @@ import * as Digest from "./Digest.ts"
 import * as Json from "./Json.ts"
 import * as Nesting from "./Nesting.ts"
 import { now } from "./Now.ts"
+import * as Summary from "./Summary.ts"
 import * as Words from "./Words.ts"
 
 /** What a person decides about a call. */
@@ -129,10 +130,11 @@ const waiting = Effect.fnUntraced(function* (ref: CallRef, type: "decide" | "res
   const { callId, runId } = ref
   const refuse = (problem: string) => new CallNotPending({ runId, callId, problem })
   const store = yield* RunStore
-  const { approvals, inbox, unknown } = yield* store.summary(runId)
-  const call = (type === "decide" ? approvals : unknown).find(
-    (each) => each.callId === callId && each.runId === runId
-  )
+  const summary = yield* store.summary(runId)
+  const { inbox } = summary
+  const sort = type === "decide" ? "approvals" : "unknown"
+  const isMeant = (each: CallRef) => each.callId === callId && each.runId === runId
+  const call = summary[sort].find(isMeant) ?? (yield* Summary.waiting(summary, sort)).find(isMeant)
   if (call === undefined) return yield* refuse("it is not among those that wait")
   if (ref.argsDigest !== undefined && ref.argsDigest !== call.argsDigest) {
     return yield* refuse("its arguments are not the ones that were looked at")

@@ -71,9 +71,10 @@ export class StaleWriter extends Schema.TaggedError<StaleWriter>()("StaleWriter"
 }
 
 /**
- * A call that waits for a person, as a summary has it. Arguments whose JSON is longer than 4,096 characters are left out:
- * `argsCut` is then how that text begins, and says how long it is. They are whole in the run's state: see
- * `RunExit.approvalsOf` and `unknownOf` of the `state` that `load` reads.
+ * A call that waits for a person, as a summary has it. Arguments whose JSON is longer than 4,096 characters are left out, and
+ * so are those of more than 200 when the calls before it have filled the 32,768 that there are for all of them: `argsCut` is
+ * then how that text begins, and says how long it is. They are whole in the run's state: see `RunExit.approvalsOf` and
+ * `unknownOf` of the `state` that `load` reads.
  */
 export const SummarizedCall = Schema.Struct({
   ...WaitingCall.fields,
@@ -85,7 +86,9 @@ export type SummarizedCall = typeof SummarizedCall.Type
 /**
  * What can be known of a run without reading its journal. `seq` is the number of events, `inbox` the number of the last
  * command that its driver has taken in, money in USD, times ISO 8601. `unpriced`: some turn's model has no known price,
- * and counts as free in `costUsd`. A summary is short whatever the model has written: texts are cut at 4,096 characters.
+ * and counts as free in `costUsd`. A summary is short whatever the model has written: texts are cut at 4,096 characters,
+ * and of the calls that wait it has the first 100 of either sort. `more` is how many others there are, if any: they can be
+ * decided about just so, and the `state` that `load` reads has them all.
  */
 export const RunSummary = Schema.Struct({
   runId: Schema.String,
@@ -105,6 +108,7 @@ export const RunSummary = Schema.Struct({
   tags: Schema.optionalKey(Schema.Array(Schema.String)),
   approvals: Schema.Array(SummarizedCall),
   unknown: Schema.Array(SummarizedCall),
+  more: Schema.optionalKey(Schema.Struct({ approvals: Schema.Natural, unknown: Schema.Natural })),
   question: Schema.optionalKey(Question)
 })
 export type RunSummary = typeof RunSummary.Type

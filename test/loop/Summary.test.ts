@@ -124,6 +124,36 @@ describeStores((layer) => {
       expect(helper.given).toEqual([long])
     }))
 
+  test("of many calls the first are there, and the others can be decided about just so", () =>
+    Effect.gen(function* () {
+      const count = 300
+      const asked = Array.from({ length: count }, (_, i) =>
+        Scripted.call("publish", { q: `${i} ${"x".repeat(4_000)}` }, { id: `c${i}` })
+      )
+      const { agent, given } = makeAgent("a", [Scripted.turn(...asked), Scripted.text("done")])
+      yield* Effect.exit(Agent.run(agent, "go", { runId: "r" }))
+      const summary = yield* summaryOf("r")
+      expect(sizeOf(summary)).toBeLessThan(100_000)
+      expect(summary.approvals.length + (summary.more?.approvals ?? 0)).toBe(count)
+      expect(summary.approvals[0]?.args).toBeDefined()
+      expect(summary.approvals.at(-1)?.argsCut).toContain("characters)")
+      const calls = RunExit.approvalsOf((yield* RunStore.load("r")).state)
+      expect(calls).toHaveLength(count)
+      expect(yield* Effect.flip(Agent.decide({ runId: "r", callId: "c300" }, Agent.approve()))).toMatchObject(
+        { _tag: "CallNotPending" }
+      )
+      const other = { runId: "r", callId: "c299", argsDigest: "another" }
+      expect(yield* Effect.flip(Agent.decide(other, Agent.approve()))).toMatchObject({
+        _tag: "CallNotPending"
+      })
+      for (const call of calls) {
+        const isLast = call.callId === "c299"
+        yield* Agent.decide(call, isLast ? Agent.approve() : Agent.reject())
+      }
+      expect((yield* Agent.resume(agent, "r")).output).toBe("done")
+      expect(given.map((q) => q.slice(0, 3))).toEqual(["299"])
+    }))
+
   test("a long question is asked in full, and stands there in short", () =>
     Effect.gen(function* () {
       const asks = [Scripted.call("request_input", { question: long }, { id: "q" })]

@@ -8,6 +8,7 @@ import * as Option from "effect/Option"
 import type * as Schema from "effect/Schema"
 import * as Agent from "../../Agent.ts"
 import * as Nesting from "../../loop/Nesting.ts"
+import * as Summary from "../../loop/Summary.ts"
 import { plain } from "../../run/PlainText.ts"
 import { load, RunStore, type RunSummary, rootOf } from "../../store/RunStore.ts"
 import * as AgentOf from "../AgentOf.ts"
@@ -27,8 +28,12 @@ const naming = (calls: ReadonlyArray<Call>): string =>
 const waits = { approvals: "a decision", unknown: "a resolution" } as const
 
 /** The call that is meant: the one that is named, or the only one that waits. */
-const meant = (summary: RunSummary, of: keyof typeof waits, named: Option.Option<string>) => {
-  const calls = summary[of]
+const meant = Effect.fnUntraced(function* (
+  summary: RunSummary,
+  of: keyof typeof waits,
+  named: Option.Option<string>
+) {
+  const calls = yield* Summary.waiting(summary, of)
   const what = waits[of]
   const { runId } = summary
   const failed = (message: string) => Effect.fail(new Output.CommandFailed({ message }))
@@ -36,16 +41,16 @@ const meant = (summary: RunSummary, of: keyof typeof waits, named: Option.Option
   // A child's call may have the same id as one of its parent's; the run that was named is meant.
   const own = matching.filter((call) => call.runId === runId)
   const [only, another] = own.length === 1 ? own : matching
-  if (only !== undefined && another === undefined) return Effect.succeed(only)
-  if (calls.length === 0) return failed(`no call of run ${runId} waits for ${what}`)
+  if (only !== undefined && another === undefined) return only
+  if (calls.length === 0) return yield* failed(`no call of run ${runId} waits for ${what}`)
   if (matching.length === 0)
-    return failed(
+    return yield* failed(
       `call ${Option.getOrElse(named, () => "")} of run ${runId} does not wait for ${what}; those that do: ${naming(calls)}`
     )
-  return failed(
+  return yield* failed(
     `${matching.length} calls of run ${runId} wait for ${what}, so name one of them: ${naming(matching)}`
   )
-}
+})
 
 /**
  * Looks whether the run can be resumed, as far as that can be told before anything is said about it: what is recorded

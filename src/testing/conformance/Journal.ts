@@ -298,6 +298,7 @@ export const cases: ReadonlyArray<Case> = [
         unpriced: true,
         approvals: [call, long],
         unknown: [call, long],
+        more: { approvals: 2_900, unknown: 0 },
         question: { runId: "a", callId: "c3", text: "which one?" }
       }
       yield* store.append(append("a", 0, 1, full))

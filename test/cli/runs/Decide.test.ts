@@ -1,5 +1,13 @@
 import { mkdirSync, writeFileSync } from "node:fs"
+import * as Tool from "effect/ai/Tool"
+import * as Toolkit from "effect/ai/Toolkit"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Schema from "effect/Schema"
 import { describe, expect, it } from "vitest"
+import * as Agent from "../../../src/Agent.ts"
+import * as Scripted from "../../../src/provider/Scripted.ts"
+import * as NodeSqlite from "../../../src/store/NodeSqlite.ts"
 import { cli, module, parsed, withoutEndpoint, workshop } from "../support.ts"
 import { storeAt } from "./storeAt.ts"
 
@@ -54,6 +62,31 @@ describe("a word about a call, with --resume", () => {
     expect([ended.code, parsed(ended)]).toEqual([1, { error: { tag: "NotResumed", message } }])
     expect(ended.stderr.split("\n")).toEqual(["Recorded: rejected pay (call p1).", `checkrein: ${message}`])
     expect((await runs("show", runId)).stdout).toContain("call p1: rejected by ")
+  })
+})
+
+describe("a call that waits with more of them than a summary has", () => {
+  it("is found, and named among those that wait", async () => {
+    const calls = Array.from({ length: 120 }, (_, i) => Scripted.call("pay", { i }, { id: `c${i}` }))
+    const tools = Toolkit.make(
+      Tool.make("pay", { parameters: Schema.Struct({ i: Schema.Int }), needsApproval: true })
+    )
+    const agent = Agent.make("payer", { toolkit: tools, limits: { time: "1 minute" } })
+    const layers = Layer.mergeAll(
+      tools.toLayer({ pay: () => Effect.void }),
+      Scripted.layer(Scripted.make("payer", [Scripted.turn(...calls)]), { usage: "omitted" }),
+      NodeSqlite.runStore(path("runs.db"))
+    )
+    await Effect.runPromise(
+      Effect.flip(Agent.run(agent, "Pay.", { runId: "many" })).pipe(Effect.provide(layers))
+    )
+    expect((await runs("approve", "many")).stderr).toMatch(
+      /^checkrein: 120 calls .* c119 \(pay, of run many\)$/m
+    )
+    expect(await runs("approve", "many", "c119")).toMatchObject({ code: 0 })
+    expect(parsed(await runs("show", "many", "--json")).decided).toMatchObject([
+      { command: { callId: "c119" } }
+    ])
   })
 })
 
