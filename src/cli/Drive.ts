@@ -28,7 +28,7 @@ export const tell = (
 ): Effect.Effect<void, Output.Quit> => {
   if (run.status === "completed") return Output.result(json, Ending.toJson(run, where), Ending.answerOf(run))
   return Output.note(Ending.told(run, where)).pipe(
-    Effect.andThen(json ? Output.print(JSON.stringify(Ending.toJson(run, where))) : Effect.void),
+    Effect.andThen(json ? Output.printJson(Ending.toJson(run, where)) : Effect.void),
     Effect.andThen(Output.quit(Output.exitCodes.stopped))
   )
 }

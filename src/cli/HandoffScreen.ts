@@ -3,7 +3,7 @@
  */
 
 import * as Handoff from "../run/Handoff.ts"
-import { plain } from "../run/PlainText.ts"
+import { plain, plainLines } from "../run/PlainText.ts"
 
 /** The names of the parts of a handoff. */
 export type Part = Handoff.Section["name"]
@@ -29,4 +29,4 @@ export const parts = (
 
 /** The whole handoff as Markdown. */
 export const markdown = (handoff: Handoff.Handoff): string =>
-  Handoff.toMarkdown(handoff).trimEnd().split("\n").map(plain).join("\n")
+  plainLines(Handoff.toMarkdown(handoff).trimEnd())

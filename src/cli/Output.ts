@@ -17,7 +17,7 @@ import * as Effect from "effect/Effect"
 import type * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as Option from "effect/Option"
-import { plain } from "../run/PlainText.ts"
+import { json as jsonOf, plain, plainLines } from "../run/PlainText.ts"
 import * as Password from "./Password.ts"
 
 /** How the process ends. */
@@ -66,18 +66,21 @@ export const json: Flag.Flag<boolean> = Flag.Boolean("json").pipe(
   Flag.withDefault(false)
 )
 
-/** A line on stdout. */
+/** Lines on stdout as they are, colours included: what is told of a model, a tool or a file has to be plain. */
 export const print = (text: string): Effect.Effect<void> => Console.log(text)
 
-/** A line on stderr: progress, remarks, what to do next. */
-export const note = (text: string): Effect.Effect<void> => Console.error(text)
+/** An object on stdout, as one line of JSON. */
+export const printJson = (object: object): Effect.Effect<void> => print(jsonOf(object))
 
-/** A command's result: the object as one line of JSON, or the lines for people. */
+/** Lines on stderr: progress, remarks, what to do next. Whatever is told in them takes no terminal over. */
+export const note = (text: string): Effect.Effect<void> => Console.error(plainLines(text))
+
+/** A command's result: the object as one line of JSON, or the lines for people, which take no terminal over either. */
 export const result = (
   json: boolean,
   object: { readonly [key: string]: unknown },
   human: string
-): Effect.Effect<void> => print(json ? JSON.stringify(object) : human)
+): Effect.Effect<void> => (json ? printJson(object) : print(plainLines(human)))
 
 // As npm and npx start what is installed in a package, which is on no shell's path.
 const isInPackage = /[\\/]node_modules[\\/]\.bin[\\/]checkrein$/.test(process.argv[1] ?? "")
@@ -88,9 +91,6 @@ export const self =
 
 /** A text on one line. */
 export const oneLine = (text: string): string => text.trim().replace(/\s*\n\s*/g, " ")
-
-/** The same for a text of several lines. */
-const lines = (text: string): string => text.split("\n").map(plain).join("\n")
 
 const isStoppedRun = (error: object): error is { readonly status: string; readonly message: string } =>
   "status" in error && "resumable" in error && "run" in error
@@ -132,7 +132,7 @@ export const failed = (json: boolean, tag: string, problem: string): Effect.Effe
   // What was mistyped is often told in the words that were typed.
   const message = Password.hiddenIn(problem)
   return note(`checkrein: ${plain(message)}`).pipe(
-    Effect.andThen(json ? print(JSON.stringify({ error: { tag, message } })) : Effect.void)
+    Effect.andThen(json ? printJson({ error: { tag, message } }) : Effect.void)
   )
 }
 
@@ -155,7 +155,7 @@ export const settle = <R>(
         if (Cause.hasInterruptsOnly(cause)) return Effect.succeed(exitCodes.stopped)
         const defect = Cause.squash(cause)
         return failed(json, tagOf(defect), `a bug: ${sentenceOf(defect)}`).pipe(
-          Effect.andThen(note(lines(Password.hiddenIn(Cause.pretty(cause))))),
+          Effect.andThen(note(Password.hiddenIn(Cause.pretty(cause)))),
           Effect.as(exitCodes.error)
         )
       }
@@ -200,7 +200,7 @@ export const logs: Layer.Layer<never> = Logger.layer([
           : serious
             ? `\n${Cause.pretty(cause)}`
             : `: ${sentenceOf(Cause.squash(cause))}`
-      return lines(Password.hiddenIn(`${logLevel.toLowerCase()}: ${oneLine(textOf(message))}${why}`))
+      return plainLines(Password.hiddenIn(`${logLevel.toLowerCase()}: ${oneLine(textOf(message))}${why}`))
     })
   )
 ])

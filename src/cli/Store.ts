@@ -27,7 +27,7 @@ export const flagOf = (otherwise: string): Flag.Flag<string> =>
 export const flag: Flag.Flag<string> = flagOf(defaultFile)
 
 /** Whether what is kept there ends with the process, so that no other command can have it. */
-export const isFleeting = (where: string): boolean => where === "memory"
+export const isFleeting = (where: string): boolean => where === "memory" || where === ":memory:"
 
 /** What there is to say about a run that is kept so. */
 export const endsHere =

@@ -6,6 +6,16 @@ const unsafe = /[\p{Cc}\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]+/gu
 /** The text on one line, with nothing in it that moves a cursor or turns text around. */
 export const plain = (text: string): string => text.replace(unsafe, " ")
 
+/** The same on the lines that it has: newlines and tabs stay. */
+export const plainLines = (text: string): string =>
+  text.replaceAll("\r\n", "\n").replace(/[^\n\t]+/g, (stretch) => plain(stretch))
+
+/** A value as one line of JSON with nothing of the kind in it: what there is of it is escaped, and reads as what it was. */
+export const json = (value: object): string =>
+  JSON.stringify(value).replace(unsafe, (found) =>
+    Array.from(found, (one) => `\\u${one.charCodeAt(0).toString(16).padStart(4, "0")}`).join("")
+  )
+
 /** The name of a status, a reason or a resource, in words. */
 export const words = (name: string): string => name.replaceAll("_", " ")
 

@@ -133,6 +133,17 @@ describe("a run in memory", () => {
     expect([next, handoff.next]).toEqual([[], []])
   })
 
+  it("is said to end so, too, where SQLite is asked to keep it there", async () => {
+    const ended = await cli("run", ...waiter, "--store", ":memory:", "--max-time", "1s", "Wait.")
+    expect(ended.stderr).not.toContain("checkrein runs")
+    expect(ended.stderr).toContain("The run was kept in memory and ends with this process")
+    const listed = await cli("runs", "list", "--store", ":memory:")
+    expect([listed.code, listed.stderr]).toEqual([
+      2,
+      expect.stringContaining("a store in memory ends with its process")
+    ])
+  })
+
   it("hands over all that it has, since nobody can ask for it later", async () => {
     const ended = await cli("demo", "investigate", "--store", "memory")
     expect(ended.stdout).not.toContain("To go on")

@@ -26,7 +26,7 @@ const model = Models.endpointOr(
 const taskScreen = (number: number, outcome: Tasks.Outcome): string =>
   [
     `${number}. ${outcome.task}`,
-    `   ${outcome.answer === "" ? `no answer: ${outcome.detail}` : plain(outcome.answer)}`,
+    `   ${outcome.answer === "" ? `no answer: ${plain(outcome.detail)}` : plain(outcome.answer)}`,
     `   ${spent(outcome)}`
   ].join("\n")
 

@@ -10,7 +10,7 @@ import * as Exit from "effect/Exit"
 import * as Stream from "effect/Stream"
 import * as Agent from "../../Agent.ts"
 import { colorsOn, prettyInTurn } from "../../observe/Pretty.ts"
-import { plain } from "../../run/PlainText.ts"
+import { json as jsonOf, plain } from "../../run/PlainText.ts"
 import type { RunEvent } from "../../run/RunEvent.ts"
 import { load, RunStore } from "../../store/RunStore.ts"
 import * as AgentOf from "../AgentOf.ts"
@@ -24,7 +24,7 @@ import * as StoredRun from "./StoredRun.ts"
 const printer = Effect.fnUntraced(function* (json: boolean) {
   const pretty = prettyInTurn({ colors: yield* colorsOn("stdout") })
   return (event: RunEvent) => {
-    const text = json ? JSON.stringify(event) : pretty(event)
+    const text = json ? jsonOf(event) : pretty(event)
     return text === undefined ? Effect.void : Output.print(text)
   }
 })

@@ -233,7 +233,7 @@ const standing = (input: Flags.Show) =>
       ...section(`Transcript (${state.messages.length} messages)`, transcript(state, input.full)),
       ...section("Waits for", waiting(state, handoff)),
       ...section("Decided", decisions(said.values())),
-      ...section("Answer", answer === "" ? [] : answer.split("\n").map((line) => `  ${plain(line)}`)),
+      ...section("Answer", answer === "" ? [] : answer.split("\n").map((line) => `  ${line}`)),
       ...section(
         "To go on",
         next.map((command) => `  ${command}`)
