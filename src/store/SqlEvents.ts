@@ -55,9 +55,6 @@ export const rows = (
       }
     }
   })
-
-/**
- * A number of 32 bits that another text hardly ever has, however little it differs, nor the same text in another run: by
   const columns = sql.literal("r.seq AS total, e.seq AS seq, e.body AS body, e.checksum AS checksum")
   return limit === undefined
     ? sql<Row>`SELECT ${columns} FROM checkrein_runs r LEFT JOIN checkrein_events e ON ${on}
@@ -74,6 +71,9 @@ export const rows = (
         SELECT ${columns} FROM checkrein_runs r CROSS JOIN page LEFT JOIN checkrein_events e ON ${upTo}
         WHERE r.run_id = ${runId} ORDER BY ${by}`
 }
+
+/**
+ * A number of 32 bits that another text hardly ever has, however little it differs, nor the same text in another run: by
  * it a stored event is known again. It is no seal: whoever may write to the database can make another.
  */
 export const checksum = (runId: string, text: string): number => crc32(text, crc32(runId)) | 0
