@@ -1,6 +1,7 @@
 /**
  * Agents of one's own under the crash kit: whatever a run may do, it keeps its promises wherever it is stopped.
  */
+import { join } from "node:path"
 import { describe, expect, it } from "@effect/vitest"
 import * as Toolkit from "effect/ai/Toolkit"
 import * as Effect from "effect/Effect"
@@ -10,7 +11,9 @@ import { Agent } from "../../src/index.ts"
 import { Scripted } from "../../src/provider/index.ts"
 import * as NodeSqlite from "../../src/store/NodeSqlite.ts"
 import { CrashKit } from "../../src/testing/index.ts"
+import { folder } from "../store/folders.ts"
 import { agent, call, done, handlers, model, prices, tools } from "./agents.ts"
+import { telltale } from "./subjects/telltale.ts"
 
 // Hundreds of runs take a while on a machine that has other things to do.
 const patience = 60_000
@@ -254,6 +257,40 @@ describe("a sub-agent", { timeout: patience }, () => {
         ["write", ["wrote c"]],
         ["ask_first", ["did c"]]
       ])
+    })
+  )
+})
+
+describe("a tool that says its key, its run and its call", { timeout: patience }, () => {
+  it.effect("is safe, and its run costs what it would have cost, wherever it is stopped", () =>
+    Effect.gen(function* () {
+      const { broken, undisturbed, visits } = yield* CrashKit.check(telltale)
+      expect(broken).toEqual([])
+      expect(undisturbed.calls.map(({ tool }) => tool)).toEqual([
+        "pay",
+        "pay",
+        "have_paid",
+        "pay",
+        "pay",
+        "pay"
+      ])
+      // Other keys cost something else: that is what must not be taken for a fault.
+      const costs = visits.filter(({ lostTurns }) => lostTurns > 0).map(({ costUsd }) => costUsd)
+      expect(new Set(costs).size).toBeGreaterThan(1)
+    })
+  )
+
+  it.effect("is safe in a store where each run has an id of its own", () =>
+    Effect.gen(function* () {
+      const file = join(yield* folder, "shared.db")
+      const { broken, visits } = yield* CrashKit.check({
+        ...telltale,
+        store: NodeSqlite.runStore(file),
+        only: ({ point }) => point === "in model call",
+        ways: ["crash"]
+      })
+      expect(broken).toEqual([])
+      expect(visits.length).toBeGreaterThan(5)
     })
   )
 })

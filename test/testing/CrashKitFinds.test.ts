@@ -4,13 +4,15 @@
 import { describe, expect, it } from "@effect/vitest"
 import * as Tool from "effect/ai/Tool"
 import * as Toolkit from "effect/ai/Toolkit"
+import * as Clock from "effect/Clock"
+import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Schema from "effect/Schema"
 import { Agent, MemoryRunStore, RunStore, ToolFailure, ToolPolicy } from "../../src/index.ts"
 import { Scripted } from "../../src/provider/index.ts"
 import { CrashKit } from "../../src/testing/index.ts"
-import { CurrentCall } from "../../src/tool/index.ts"
+import { CurrentCall, Operation } from "../../src/tool/index.ts"
 import { agent, call, done, handlers, model } from "./agents.ts"
 
 // Hundreds of runs take a while on a machine that has other things to do.
@@ -174,6 +176,71 @@ describe("a tool", { timeout: patience }, () => {
       expect(report.broken.map(({ problem }) => problem)).toContain(
         '"worked" took place never instead of once'
       )
+    })
+  )
+})
+
+describe("an operation", { timeout: patience }, () => {
+  const Start = Tool.make("start", { success: Operation.Started })
+  const Look = Tool.make("look", {
+    parameters: Schema.Struct({ id: Schema.String }),
+    success: Operation.Observed
+  }).annotate(Tool.Readonly, true)
+  const tools = Toolkit.make(Start, Look)
+
+  /** Looks at an operation until it has ended; `lasts` is how long that takes. */
+  const looking = (lasts: Duration.Input) => {
+    const world = Effect.sync(() => {
+      const started = new Map<string, number>()
+      return tools.of({
+        start: () =>
+          Effect.gen(function* () {
+            const { idempotencyKey: id } = yield* CurrentCall.CurrentCall
+            yield* CrashKit.happenedOnce(id, "started")
+            started.set(id, yield* Clock.currentTimeMillis)
+            return Operation.started({ id, observe: "look", label: "a job" })
+          }),
+        look: ({ id }) =>
+          Effect.gen(function* () {
+            yield* Effect.sleep("25 seconds")
+            const since = (yield* Clock.currentTimeMillis) - (started.get(id) ?? 0)
+            return since < Duration.toMillis(lasts)
+              ? Operation.running({ id })
+              : Operation.ended({ id, outcome: "succeeded", detail: "" })
+          })
+      })
+    })
+    const lines: Parameters<typeof model>[0] = (turn, { lastToolResult = "", messages }) => {
+      if (turn === 0) return Scripted.call("start")
+      const [, id = ""] = /as operation ([\w-]+)/.exec(JSON.stringify(messages)) ?? []
+      return lastToolResult.includes("succeeded") ? done : Scripted.call("look", { id })
+    }
+    return CrashKit.check({
+      agent: Agent.make("worker", { toolkit: tools, limits: { turns: 9 } }),
+      input: "Start it.",
+      layer: Layer.merge(tools.toLayer(world), model(lines))
+    })
+  }
+
+  it.effect("that ends by the clock goes on while its run is stopped, and the kit says how to fake it", () =>
+    Effect.gen(function* () {
+      const { broken } = yield* looking("1 minute")
+      const problems = (promise: string) =>
+        broken.flatMap((each) => (each.promise === promise ? [each.problem] : []))
+      expect(problems("transcript").length).toBeGreaterThan(0)
+      for (const problem of problems("transcript")) expect(problem).toContain("end it before the first look")
+      for (const problem of problems("at_least_once"))
+        expect(problem).toBe(
+          "look was never started (it goes another way since it has seen something else of its operation)"
+        )
+    })
+  )
+
+  it.effect("that has ended when it is looked at is safe", () =>
+    Effect.gen(function* () {
+      const { broken, undisturbed } = yield* looking(0)
+      expect(undisturbed.calls.map(({ tool }) => tool)).toEqual(["start", "look"])
+      expect(broken).toEqual([])
     })
   )
 })

@@ -66,6 +66,19 @@ describe("a process that is killed with kill -9", () => {
   )
 
   it.live(
+    "may have said keys that are other ones when its run goes on, and has paid for them",
+    () =>
+      Effect.gen(function* () {
+        const { broken, visits } = yield* CrashKit.checkKilled(subject("telltale"), {
+          only: ({ nth, point }) => point === "in model call" && nth < 4
+        })
+        expect(broken).toEqual([])
+        expect(visits.map(({ lostTurns }) => lostTurns)).toEqual([1, 1, 1])
+      }),
+    patience
+  )
+
+  it.live(
     "shows what is not safe",
     () =>
       Effect.gen(function* () {

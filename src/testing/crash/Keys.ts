@@ -1,6 +1,7 @@
 /**
- * Idempotency keys in what a run says. The turn is in a key, and a lost model call is a turn: the same call has another key
- * then. What says a key is compared by the call that it is the key of. Pure.
+ * Idempotency keys and ids of runs in what a run says. The turn is in a key, and a lost model call is a turn: the same call
+ * has another key then. And runs that share a store have ids of their own. What says a key is compared by the call that it
+ * is the key of, and what says the id of a run by its place. Pure.
  */
 import type { Message } from "../../run/Message.ts"
 import type { Stored } from "../../store/RunStore.ts"
@@ -23,9 +24,12 @@ const keysOf = (observation: Observation.Observation): ReadonlyMap<string, strin
   return keys
 }
 
-/** What a key is called instead. */
+/** What a key, or the id of a run, is called instead. */
 const namesOf = (observation: Observation.Observation): ReadonlyMap<string, string> => {
   const names = new Map<string, string>()
+  for (const [path, { runId }] of Parting.placesOf(observation)) {
+    if (runId.length >= shortest) names.set(runId, `the id of the run ${path || "at the top"}`)
+  }
   for (const [place, key] of keysOf(observation)) {
     // Calls may share a key of their tool's own: to the world they are the first of them.
     if (!names.has(key)) names.set(key, `the key of call ${place}`)
@@ -36,7 +40,7 @@ const namesOf = (observation: Observation.Observation): ReadonlyMap<string, stri
 const replaced = (text: string, names: ReadonlyArray<readonly [key: string, name: string]>): string =>
   names.reduce((rest, [key, name]) => rest.replaceAll(key, () => name), text)
 
-/** The observation with the calls that its keys stand for instead of the keys, in transcripts and in what took place. */
+/** The observation with what its keys and ids of runs stand for instead of them, in transcripts and in what took place. */
 export const named = (observation: Observation.Observation): Observation.Observation => {
   const names = [...namesOf(observation)].sort(([a], [b]) => b.length - a.length)
   const escaped = names.map(([key, name]) => [JSON.stringify(key).slice(1, -1), name] as const)

@@ -99,7 +99,7 @@ const wastedIn = ({ runs }: Observation.Observation): number => {
 }
 
 /** How one run differs from the undisturbed one, at which message. */
-interface Difference {
+export interface Difference {
   readonly runId: string
   readonly at: number
   readonly is: Message | undefined
@@ -161,10 +161,11 @@ export const compare = (
       break
     }
   }
-  // And a parent that went another way may leave a child run where it is.
-  for (const [path, { is }] of unexcused) {
+  // And a parent that went another way may leave a child run where it is, or have asked it something else. Its parent first.
+  for (const [path, { is, was }] of [...unexcused].reverse()) {
     const parent = path.slice(0, Math.max(0, path.lastIndexOf("/")))
-    if (path === "" || is !== undefined || !parted.has(parent)) continue
+    const isOther = is === undefined || (is.role === "user" && was?.role === "user")
+    if (path === "" || !isOther || !parted.has(parent)) continue
     parted.set(path, "its parent went another way")
     unexcused.delete(path)
   }

@@ -59,6 +59,22 @@ type Find = Omit<Broken, "fault">
 /** Why a run may do other things than the one before it, although nothing is wrong with it. */
 export const stateOutside = "(is there state outside of `layer`?)"
 
+/** The same of one that has seen something else of an operation. */
+const afterLook = "(it goes another way since it has seen something else of its operation)"
+
+/** Whether a difference is between two looks at an operation, which goes on while its run is stopped. */
+const isOfLook = (disturbed: Observation.Observation, { is, runId, was }: Parting.Difference): boolean => {
+  const { operations = [] } = disturbed.runs.get(runId)?.state ?? {}
+  return (
+    is?.role === "tool" &&
+    was?.role === "tool" &&
+    operations.some(({ observe }) => observe === is.tool && observe === was.tool)
+  )
+}
+
+const fakedByClock =
+  " (a look at an operation, which goes on while its run is stopped, and a look may be made again: have its fake end it before the first look)"
+
 const shortly = (value: unknown): string => {
   const text = JSON.stringify(value) ?? "nothing"
   return text.length <= 300 ? text : `${text.slice(0, 300)} …`
@@ -137,6 +153,7 @@ function* effects(
   undisturbed: Observation.Observation,
   disturbed: Observation.Observation,
   alike: boolean,
+  whyNot: string,
   ofPart: ReturnType<typeof Keys.ofPart>
 ): Iterable<Find> {
   const now = numberedCalls(disturbed)
@@ -145,28 +162,38 @@ function* effects(
     const { callId, runId, tool } = call ?? { ...then, runId: disturbed.runId }
     const say = (promise: Name, problem: string): Find => ({ promise, runId, callId, problem })
     if (alike && then.times > 0 && (call === undefined || call.times === 0))
-      yield say("at_least_once", `${tool} was never started ${stateOutside}`)
+      yield say("at_least_once", `${tool} was never started ${whyNot}`)
     const before = counted(then.effects)
     const after = counted(call?.effects ?? [])
     const part = ofPart(then.effects.join(), call?.effects.join() ?? "")
     for (const effect of new Set([...before.keys(), ...after.keys()])) {
       const [is, was] = [after.get(effect) ?? 0, before.get(effect) ?? 0]
       const problem = `${JSON.stringify(effect)} took place ${times(is)} instead of ${times(was)}${part}`
-      if (is > was) yield say("at_most_once", problem)
+      // It may have been told something else, and do something else for that; but not twice.
+      if (is > (alike ? was : Math.max(1, was))) yield say("at_most_once", problem)
       if (is < was && alike) yield say("at_least_once", problem)
     }
   }
 }
 
-/** What was paid for answers that came back. What was lost is on top of it, and `laws` sees that it is counted. */
+/** Whether two transcripts have the same letters: another key has another number of tokens, which cost something else. */
+const sameLetters = (is: Parting.Placed, was: Parting.Placed): boolean =>
+  isDeepStrictEqual(is.messages, was.messages) &&
+  isDeepStrictEqual([...is.numbers.keys()], [...was.numbers.keys()])
+
+/**
+ * What was paid for answers that came back, as they were before anything in them was named. What was lost is on top of it,
+ * and `laws` sees that it is counted.
+ */
 function* costs(undisturbed: Observation.Observation, disturbed: Observation.Observation): Iterable<Find> {
   const before = Parting.placesOf(undisturbed)
-  for (const [path, { runId, stored }] of Parting.placesOf(disturbed)) {
+  for (const [path, placed] of Parting.placesOf(disturbed)) {
     const then = before.get(path)
     if (then === undefined) continue
+    const { runId, stored } = placed
     const is = Observation.spentIn(stored.events)
     const was = Observation.spentIn(then.stored.events)
-    if (is.usd === was.usd && is.turns === was.turns) continue
+    if (is.turns === was.turns && (is.usd === was.usd || !sameLetters(placed, then))) continue
     const paid = ({ turns, usd }: Observation.Spent) => `$${usd} for ${turns} turns`
     const problem = `it paid ${paid(is)} instead of ${paid(was)}, lost model calls apart`
     yield { promise: "cost", runId, problem }
@@ -200,17 +227,20 @@ export const judge = (
   const [first] = strikes
   const alike = parted.size === 0
   const ofPart = Keys.ofPart(before, after)
-  const found: Array<Find> = differences.map(({ at, is, runId, was }) => ({
-    promise: "transcript",
-    runId,
-    problem: `message ${at} is ${shortly(is)} instead of ${shortly(was)}${ofPart(`${JSON.stringify(was)}`, `${JSON.stringify(is)}`)}`
-  }))
+  const found: Array<Find> = differences.map((difference) => {
+    const { at, is, runId, was } = difference
+    const part = ofPart(`${JSON.stringify(was)}`, `${JSON.stringify(is)}`)
+    const why = part === "" && isOfLook(disturbed, difference) ? fakedByClock : part
+    const problem = `message ${at} is ${shortly(is)} instead of ${shortly(was)}${why}`
+    return { promise: "transcript", runId, problem }
+  })
+  const whyNot = differences.some((each) => isOfLook(disturbed, each)) ? afterLook : stateOutside
   found.push(
     ...journals(disturbed),
     ...calls(disturbed),
-    ...effects(undisturbed, disturbed, alike, ofPart),
+    ...effects(undisturbed, disturbed, alike, whyNot, ofPart),
     ...Outcomes.untrue(undisturbed, disturbed),
-    ...(alike ? costs(undisturbed, disturbed) : []),
+    ...(alike ? costs(before, after) : []),
     ...endings(undisturbed, disturbed, alike)
   )
   return {
