@@ -52,6 +52,17 @@ export const millisOf = (value: unknown): number | undefined => {
   return ms >= 0 ? ms : undefined
 }
 
+// A time without its zone would be another one wherever this runs; a date alone begins in UTC.
+const isDate =
+  /^(?:\d{4}|[+-]\d{6})(?:-\d\d(?:-\d\d(?:T\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:\d\d))?)?)?$/
+
+/** The moment that a date names, as the journal writes it; `undefined` for what is none. */
+export const momentOf = (value: unknown): string | undefined => {
+  if (typeof value !== "string" || !isDate.test(value)) return undefined
+  const date = new Date(value)
+  return Number.isNaN(date.getTime()) ? undefined : date.toISOString()
+}
+
 /** What a value has to be. */
 export interface Kind {
   readonly what: string
@@ -63,6 +74,15 @@ export const duration: Kind = {
   what: "a duration of at least 0",
   is: (value) => millisOf(value) !== undefined
 }
+
+/** A date, in ISO 8601. */
+export const date: Kind = {
+  what: "a date, as in 2030-01-31T12:00:00Z",
+  is: (value) => momentOf(value) !== undefined
+}
+
+/** A text. */
+export const text: Kind = { what: "a text", is: (value) => typeof value === "string" }
 
 /** A number of things, at least so many. */
 export const whole = (least: number): Kind => ({

@@ -1,8 +1,9 @@
 /** A store of your own that refuses what it has to when it is wrapped in `only`, and is asked for numbers that there are. */
 import * as Effect from "effect/Effect"
 import * as Stream from "effect/Stream"
+import * as Given from "../run/Given.ts"
 import { mostBytes, refusal, refusedId } from "./Names.ts"
-import type { RunStore, RunStoreError } from "./RunStore.ts"
+import { type DeleteOptions, type ListOptions, type RunStore, RunStoreError } from "./RunStore.ts"
 
 type Store = RunStore["Service"]
 
@@ -12,10 +13,33 @@ const last = 2 ** 31 - 1
 /** A number of something that is counted from 0 on; what is below that, or no number, is 0. */
 const counted = (number: number): number => (number > 0 ? Math.min(number, last) : 0)
 
+const listKinds: Given.Kinds<ListOptions> = {
+  status: Given.text,
+  reason: Given.text,
+  agent: Given.text,
+  tag: Given.text,
+  since: Given.date,
+  until: Given.date,
+  limit: { what: "a number", is: (value) => typeof value === "number" },
+  before: {
+    what: "a run of a list, with its startedAt and its runId",
+    is: (value) => Given.isRecord(value) && Given.date.is(value.startedAt) && Given.text.is(value.runId)
+  }
+}
+
+const deleteKinds: Given.Kinds<DeleteOptions> = { untouchedSince: Given.date }
+
+/** Why options are refused, if they are: one that is misspelt, or a date that is none, would be no condition. */
+const refusedOptions = <Options>(runId: string, options: Options, kinds: Given.Kinds<Options>) => {
+  const problem = Given.problemOf(options, "options", kinds)
+  return problem === undefined ? undefined : new RunStoreError({ runId, kind: "invalid", problem })
+}
+
 /**
- * The same store, but for what not every database could keep: it is not asked for that, and each of its operations fails with
- * a `RunStoreError` of the kind `invalid` then. Nor is it asked for events or runs by a number that is none: where one below
- * 0 or a fraction was given, it gets the next whole one that means the same.
+ * The same store, but for what not every database could keep, an option that is misspelt or a date that is none: it is not
+ * asked for that, and each of its operations fails with a `RunStoreError` of the kind `invalid` then. Nor is it asked for
+ * events or runs by a number that is none: where one below 0 or a fraction was given, it gets the next whole one that means
+ * the same. A date it gets as a summary has one, so that the two can be compared as texts.
  *
  * @example
  * ```ts
@@ -64,12 +88,23 @@ export const only = (store: Store): Store => {
       const { agent, before, limit, since, tag, until } = options
       const what = "what the runs are listed by,"
       const refused =
+        refusedOptions("", options, listKinds) ??
         refusal("", what, [agent, tag], mostBytes.name) ??
-        refusal("", what, [since, until, before?.startedAt, before?.runId])
-      const asked = limit === undefined ? options : { ...options, limit: Math.floor(counted(limit)) }
-      return unless(refused, () => store.list(asked))
+        refusal("", what, [before?.runId])
+      return unless(refused, () =>
+        store.list({
+          ...options,
+          since: Given.momentOf(since),
+          until: Given.momentOf(until),
+          ...(limit === undefined ? undefined : { limit: Math.floor(counted(limit)) })
+        })
+      )
     },
-    delete: forRun((runId, options) => store.delete(runId, options)),
+    delete: forRun((runId, options = {}) =>
+      unless(refusedOptions(runId, options, deleteKinds), () =>
+        store.delete(runId, { untouchedSince: Given.momentOf(options.untouchedSince) })
+      )
+    ),
     watch: (runId, from = 0) => followed(runId, () => store.watch(runId, Math.ceil(counted(from)))),
     send: forRun((runId, command) => store.send(runId, command)),
     inbox: forRun((runId, after) => store.inbox(runId, Math.floor(counted(after)))),

@@ -4,13 +4,14 @@
  */
 import * as Clock from "effect/Clock"
 import * as Context from "effect/Context"
-import * as Duration from "effect/Duration"
+import type * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
 import type * as Stream from "effect/Stream"
 import type { Command, Numbered } from "../run/Command.ts"
 import * as Fold from "../run/Fold.ts"
+import { duration, millisOf, shown } from "../run/Given.ts"
 import { Parent, Question, Reason, type RunEvent, RunStatus, WaitingCall } from "../run/RunEvent.ts"
 import type * as RunState from "../run/RunState.ts"
 
@@ -33,8 +34,8 @@ export class RunBusy extends Schema.TaggedError<RunBusy>()("RunBusy", {
 /**
  * The store could not do what it was asked. What was stored before is unharmed. `problem` says what to do; `runId` is
  * empty when it was about no one run, and `seq` is the event that cannot be read, or the first that was not written.
- * `invalid` is the caller's own: an id, the name of an agent or a tag that not every database can keep, an empty id, or
- * what is given with an approval and can be of no use.
+ * `invalid` is the caller's own: an id, the name of an agent or a tag that not every database can keep, an empty id, a
+ * date, an age or an option that is none, or what is given with an approval and can be of no use.
  */
 export class RunStoreError extends Schema.TaggedError<RunStoreError>()("RunStoreError", {
   runId: Schema.String,
@@ -132,7 +133,7 @@ export interface ListOptions {
   readonly reason?: Reason | undefined
   readonly agent?: string | undefined
   readonly tag?: string | undefined
-  /** Only runs that were started at this time or later: ISO 8601, as in a summary; a date alone will do. */
+  /** Only runs that were started at this time or later: ISO 8601 with its zone, as in a summary; a date alone will do. */
   readonly since?: string | undefined
   /** Only runs that were started earlier than this. */
   readonly until?: string | undefined
@@ -319,7 +320,8 @@ const page = 200
 /**
  * Deletes the runs that nothing was written to for longer than `age`. The runs of sub-agents go with the run that has
  * started them. Yields the ids of all that are gone. A run that is being driven stays, and is no failure; so does one that
- * has gone on before its turn to be deleted came.
+ * has gone on before its turn to be deleted came. An age that is none, such as `NaN`, or a filter that is misspelt is refused
+ * (`invalid`), and nothing is deleted.
  *
  * @example
  * ```ts
@@ -335,8 +337,12 @@ export const deleteOlderThan = (
   Effect.gen(function* () {
     const store = yield* RunStore
     const now = yield* Clock.currentTimeMillis
-    // No run is from before its clock begins or from after now, and a date can be no further away than some.
-    const ageMs = Math.max(0, Duration.toMillis(Duration.fromInputUnsafe(age)))
+    const ageMs = millisOf(age)
+    if (ageMs === undefined) {
+      const problem = `the age is ${shown(age)}, and must be ${duration.what}`
+      return yield* new RunStoreError({ runId: "", kind: "invalid", problem })
+    }
+    // No run is from before its clock begins, and a date can be no further away than some.
     const until = new Date(Math.max(0, now - ageMs)).toISOString()
     const deleted: Array<string> = []
     let before: RunSummary | undefined

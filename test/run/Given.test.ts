@@ -44,6 +44,24 @@ describe("a duration", () => {
   })
 })
 
+describe("a date", () => {
+  it.each([
+    ["2026", "2026-01-01T00:00:00.000Z"],
+    ["2026-02", "2026-02-01T00:00:00.000Z"],
+    ["2026-02-03", "2026-02-03T00:00:00.000Z"],
+    ["2026-02-03T04:05Z", "2026-02-03T04:05:00.000Z"],
+    ["2026-02-03T04:05:06.7899+02:00", "2026-02-03T02:05:06.789Z"],
+    ["-000001-01-01", "-000001-01-01T00:00:00.000Z"]
+  ])("%s is %s", (date, moment) => {
+    expect(Given.momentOf(date)).toBe(moment)
+  })
+
+  it("is none without its zone, without its zeros, or in words", () => {
+    for (const none of ["", "soon", "1", "Jan 1 2026", "2026-1-1", "2026-13-01", "2026-01-01T00:00", 0, null])
+      expect(Given.momentOf(none)).toBeUndefined()
+  })
+})
+
 describe("options", () => {
   interface Options {
     readonly wait?: Duration.Input

@@ -1,8 +1,15 @@
 import { describe, expect, it } from "@effect/vitest"
+import type * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as TestClock from "effect/testing/TestClock"
 import * as MemoryRunStore from "../../src/store/MemoryRunStore.ts"
-import { deleteOlderThan, type ListOptions, RunStore, rootOf } from "../../src/store/RunStore.ts"
+import {
+  type DeleteOptions,
+  deleteOlderThan,
+  type ListOptions,
+  RunStore,
+  rootOf
+} from "../../src/store/RunStore.ts"
 import { append } from "../../src/testing/conformance/Samples.ts"
 import { describeStores } from "./stores.ts"
 
@@ -44,7 +51,29 @@ describe("deleteOlderThan", () => {
       yield* store.append(append("a", 0, 1, dates("01", "02")))
       for (const age of ["Infinity", "1000000000 days", "30000 days"] as const)
         expect(yield* deleteOlderThan(age)).toEqual([])
-      expect(yield* deleteOlderThan("-Infinity")).toEqual(["a"])
+      expect(yield* deleteOlderThan(0)).toEqual(["a"])
+    }).pipe(Effect.provide(MemoryRunStore.layer))
+  )
+
+  it.effect.each<readonly [unknown, object, string]>([
+    [Number.NaN, {}, "the age is NaN, and must be a duration of at least 0"],
+    [-1, {}, "the age is -1"],
+    ["-1 day", {}, 'the age is "-1 day"'],
+    ["-Infinity", {}, 'the age is "-Infinity"'],
+    ["30", {}, 'the age is "30"'],
+    [{ day: 30 }, {}, "the age is an object"],
+    [undefined, {}, "the age is undefined"],
+    [0, { Status: "completed" }, 'options has no "Status": there are status, reason'],
+    [0, { tag: null }, "options.tag is null, and must be a text"]
+  ])("refuses what is no age or no filter, and deletes nothing: %j", ([age, filter, problem]) =>
+    Effect.gen(function* () {
+      const store = yield* RunStore
+      yield* TestClock.setTime(Date.UTC(2026, 0, 21))
+      yield* store.append(append("a", 0, 1, dates("01", "02")))
+      const refused = yield* Effect.flip(deleteOlderThan(age as Duration.Input, filter))
+      expect(refused).toMatchObject({ _tag: "RunStoreError", kind: "invalid" })
+      expect(refused.message).toContain(`refused: ${problem}`)
+      expect(yield* store.list()).toHaveLength(1)
     }).pipe(Effect.provide(MemoryRunStore.layer))
   )
 
@@ -60,6 +89,43 @@ describe("deleteOlderThan", () => {
 })
 
 describeStores((layer) => {
+  const noDates = ["", "soon", "1", "2026-1-1", "2026-13-01", "2026-01-01T00:00", "Jan 1 2026", null, 0]
+  it.effect("a date that is none is refused, and so is an option that is misspelt", () =>
+    Effect.gen(function* () {
+      const store = yield* RunStore
+      yield* store.append(append("a", 0, 1, dates("01", "02")))
+      const asked: ReadonlyArray<Effect.Effect<unknown, unknown>> = [
+        ...noDates.flatMap((date) => [
+          store.list({ since: date as string }),
+          store.list({ until: date as string }),
+          store.list({ before: { startedAt: date as string, runId: "a" } }),
+          store.delete("a", { untouchedSince: date as string })
+        ]),
+        store.list({ agents: "a" } as ListOptions),
+        store.delete("a", { untouchedsince: "2026-01-02" } as DeleteOptions)
+      ]
+      for (const ask of asked)
+        expect(yield* Effect.flip(ask)).toMatchObject({ _tag: "RunStoreError", kind: "invalid" })
+      expect(yield* store.list()).toHaveLength(1)
+    }).pipe(Effect.provide(layer))
+  )
+
+  it.effect("a date is the moment that it names, however it is written", () =>
+    Effect.gen(function* () {
+      const store = yield* RunStore
+      yield* store.append(append("a", 0, 1, dates("01", "02")))
+      const midnight = ["2026", "2026-01", "2026-01-01", "2026-01-01T00:00Z", "2026-01-01T02:00:00.000+02:00"]
+      for (const moment of [...midnight, "+002026-01-01T00:00:00Z"]) {
+        expect(yield* store.list({ since: moment })).toHaveLength(1)
+        expect(yield* store.list({ until: moment })).toHaveLength(0)
+      }
+      expect(yield* store.list({ since: "2026-01-01T00:00:00.001Z" })).toHaveLength(0)
+      expect(yield* store.list({ until: "2026-01-01T01:00:00.001+01:00" })).toHaveLength(1)
+      expect(yield* store.delete("a", { untouchedSince: "2026-01-02" })).toEqual([])
+      expect(yield* store.delete("a", { untouchedSince: "2026-01-02T00:00:00.001Z" })).toEqual(["a"])
+    }).pipe(Effect.provide(layer))
+  )
+
   it.effect("a run that has gone on since it was found to be old is not deleted", () =>
     Effect.gen(function* () {
       const store = yield* RunStore
