@@ -6,6 +6,7 @@ import * as Effect from "effect/Effect"
 import * as FileSystem from "effect/FileSystem"
 import * as Layer from "effect/Layer"
 import type { RunStore, RunStoreError } from "../store/RunStore.ts"
+import { openError } from "../store/SqlFailure.ts"
 import { CommandFailed, NoStore, note, self, sentenceOf, UsageError } from "./Output.ts"
 import * as Password from "./Password.ts"
 import * as ShellWords from "./ShellWords.ts"
@@ -103,14 +104,15 @@ export const existing = (where: string): Layer.Layer<RunStore, Unopened, FileSys
         })
       if (refusal(where) !== undefined) return layer(where)
       if (isPostgres(where)) return (yield* ofPostgres)(where, "has to be there")
+      const { contentOf } = yield* Effect.promise(() => import("../store/SqliteFile.ts"))
+      const content = yield* Effect.mapError(contentOf({ filename: where }), openError)
+      if (content !== "nothing") return layer(where)
       const files = yield* FileSystem.FileSystem
-      // A file that cannot be looked at is for SQLite to explain.
-      const there = yield* Effect.orElseSucceed(files.exists(where), () => true)
-      return there
-        ? layer(where)
-        : yield* new NoStore({
-            message: `there is no store ${where} here: \`${self} run\` makes one, and --store names another`
-          })
+      const there = yield* Effect.orElseSucceed(files.exists(where), () => false)
+      const message = there
+        ? `there are no runs in the file ${where}: \`${self} run\` begins with one, and --store names another`
+        : `there is no store ${where} here: \`${self} run\` makes one, and --store names another`
+      return yield* new NoStore({ message })
     })
   )
 

@@ -1,5 +1,5 @@
-import { chmodSync, existsSync, mkdirSync, statSync, writeFileSync } from "node:fs"
-import { join } from "node:path"
+import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs"
+import { dirname, join } from "node:path"
 import { DatabaseSync } from "node:sqlite"
 import { describe, expect, it } from "@effect/vitest"
 import * as Deferred from "effect/Deferred"
@@ -11,6 +11,7 @@ import * as Stream from "effect/Stream"
 import * as SqlClient from "effect/sql/SqlClient"
 import * as NodeSqlite from "../../src/store/NodeSqlite.ts"
 import { RunStore } from "../../src/store/RunStore.ts"
+import * as SqlRunStore from "../../src/store/SqlRunStore.ts"
 import { append } from "../../src/testing/conformance/Samples.ts"
 import { folder, inFolder } from "./folders.ts"
 
@@ -60,6 +61,29 @@ describe("a file that cannot be used is refused when it is opened", () => {
     })
   )
 
+  for (const journal of ["delete", "wal"])
+    for (const isOpen of [false, true])
+      it.effect(
+        `a database of something else, with a journal of the kind ${journal}${isOpen ? " and open" : ""}`,
+        () =>
+          Effect.gen(function* () {
+            const filename = join(yield* folder, "what is it? 100%41 #é.db")
+            const db = new DatabaseSync(filename)
+            db.exec(
+              `PRAGMA journal_mode = ${journal}; CREATE TABLE bookmarks (url); INSERT INTO bookmarks VALUES (1)`
+            )
+            if (!isOpen) db.close()
+            const before = [readFileSync(filename), readdirSync(dirname(filename))]
+            expect(yield* openingStore(filename)).toMatchObject({
+              _tag: "RunStoreError",
+              kind: "invalid",
+              problem: `${filename} is a database of something else, and has no runs; name another file`
+            })
+            expect([readFileSync(filename), readdirSync(dirname(filename))]).toEqual(before)
+            if (isOpen) db.close()
+          })
+      )
+
   it.effect("a folder that is a file", () =>
     Effect.gen(function* () {
       const file = join(yield* folder, "file")
@@ -102,6 +126,39 @@ describe("a file that cannot be used is refused when it is opened", () => {
       expect((yield* opening(join(path, "runs.db"))).message).toMatch(/no permission/)
       expect((yield* opening(join(path, "deeper/runs.db"))).message).toMatch(/permission denied/)
     }).pipe(Effect.scoped)
+  )
+})
+
+describe("a store of runs is opened in a file", () => {
+  const stored = (filename: string) =>
+    Effect.provide(
+      RunStore.use((store) => Effect.andThen(store.append(append("a", 0)), store.list())),
+      NodeSqlite.runStore(filename)
+    )
+
+  for (const [name, make] of [
+    ["that is empty", (file: string) => writeFileSync(file, "")],
+    ["that has no tables", (file: string) => new DatabaseSync(file).exec("PRAGMA user_version = 1")]
+  ] as const)
+    it.effect(name, () =>
+      Effect.gen(function* () {
+        const filename = join(yield* folder, "runs.db")
+        make(filename)
+        expect(yield* stored(filename)).toHaveLength(1)
+      })
+    )
+
+  it.effect("that has tables of yours beside those of the runs", () =>
+    Effect.gen(function* () {
+      const filename = join(yield* folder, "app.db")
+      const shared = Layer.provideMerge(SqlRunStore.layer, NodeSqlite.layer({ filename }))
+      yield* Effect.provide(
+        SqlClient.SqlClient.use((sql) => sql`CREATE TABLE orders (id INTEGER)`),
+        NodeSqlite.layer({ filename })
+      )
+      yield* Effect.provide(SqlClient.SqlClient.use(Effect.succeed), shared)
+      expect(yield* stored(filename)).toHaveLength(1)
+    })
   )
 })
 
