@@ -49,22 +49,30 @@ const marginMs = (leftMs: number): number => Math.min(1_000, leftMs / 10)
 
 /**
  * What the child of this call may use. What it has used and its parent has not heard of comes out of what is held for it:
- * that is what the parent has left by its own books. `leftMs` is the time that the call has left.
+ * that is what the parent has left by its own books. `leftMs` is the time that the call has left, and `byRun` says whether
+ * that is all that its run has, and not the call's own limit.
  */
-export const of = ({ limits, pending }: RunState, callId: string, leftMs: () => number): Allowance => {
+export const of = (
+  { limits, pending }: RunState,
+  callId: string,
+  leftMs: () => number,
+  byRun: () => boolean
+): Allowance => {
   const hold = limits.money === "hold"
   const timeLeftMs = () => {
     const left = Math.max(0, leftMs())
     return left === Number.POSITIVE_INFINITY ? left : Math.floor(left - marginMs(left))
   }
+  const untilDate = () => limits.deadline !== undefined && byRun()
   const call = pending.find((each) => each.callId === callId)
-  if (call === undefined) return { hold, timeLeftMs }
+  if (call === undefined) return { hold, timeLeftMs, untilDate }
   const { childCostUsd = 0, childTokens = 0, holdTokens, holdUsd } = call
   return {
     usd: holdUsd === undefined ? undefined : Money.add(childCostUsd, holdUsd),
     tokens: holdTokens === undefined ? undefined : childTokens + holdTokens,
     hold,
-    timeLeftMs
+    timeLeftMs,
+    untilDate
   }
 }
 
@@ -112,11 +120,11 @@ const lower = (limits: Limits, most: Most): Limits => {
 
 /**
  * Limits of a child's agent, and within them what its parent allows at this moment (ISO 8601), after the child has been
- * driven for so long (milliseconds). A date that comes later than its parent's time is over counts no more.
+ * driven for so long (milliseconds). Of a date and a time the one that is over first counts: the other is left out.
  */
 export const within = (
   limits: Limits,
-  { hold, timeLeftMs, tokens, usd }: Allowance,
+  { hold, timeLeftMs, tokens, untilDate, usd }: Allowance,
   at: string,
   elapsedMs = 0
 ): Limits => {
@@ -127,10 +135,12 @@ export const within = (
     ...(leftMs === Number.POSITIVE_INFINITY ? undefined : { timeMs: elapsedMs + leftMs })
   }
   const own = Deadline.anchor(limits, at, elapsedMs)
-  const { deadline, ...lowered } = lower(own, most)
+  const { deadline: date, ...lowered } = lower(own, most)
+  const ofParent = () => (untilDate() ? new Date(Date.parse(at) + leftMs).toISOString() : undefined)
+  const deadline = lowered.timeMs === own.timeMs ? date : ofParent()
   return {
     ...lowered,
-    ...(deadline === undefined || lowered.timeMs !== own.timeMs ? undefined : { deadline }),
+    ...(deadline === undefined ? undefined : { deadline }),
     ...(hold ? { money: "hold" } : undefined)
   }
 }

@@ -6,7 +6,6 @@ import type * as Tool from "effect/ai/Tool"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Expiry from "../run/Expiry.ts"
-import * as Limits from "../run/Limits.ts"
 import { callsOf } from "../run/Message.ts"
 import type { Body } from "../run/RunEvent.ts"
 import type { PendingCall, RunState } from "../run/RunState.ts"
@@ -18,6 +17,7 @@ import type { Conversation } from "./ModelCall.ts"
 import * as Patience from "./Patience.ts"
 import * as Plan from "./Plan.ts"
 import * as Policy from "./Policy.ts"
+import * as TimeLeft from "./TimeLeft.ts"
 
 /** What the tool says of the need for a person: the answer, or a question that takes its time. */
 const questionOf = (
@@ -44,7 +44,7 @@ const answerOf = (
   const { limits } = journal.state()
   return Patience.ask(ambient(question), {
     name: `needsApproval of ${name}`,
-    limitMs: Limits.timeLeftMs(limits, journal.elapsedMs(), "handoff"),
+    leftMs: () => TimeLeft.ms(journal, "handoff"),
     graceMs: () => Policy.graceMs(policy, limits),
     otherwise: true,
     warning: `needsApproval of ${name} failed, so a person is asked`

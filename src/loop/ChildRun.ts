@@ -35,6 +35,8 @@ export interface Allowance {
   readonly tokens?: number | undefined
   /** How long the child may be driven from now on, in milliseconds; `Infinity` without a limit. */
   readonly timeLeftMs: () => number
+  /** Whether that is the time until a date, which is then the child's too. */
+  readonly untilDate: () => boolean
   /** Whether the parent holds the worst case of each model call: then its children do so, too. */
   readonly hold: boolean
 }

@@ -3,8 +3,8 @@
  */
 import * as Context from "effect/Context"
 import * as Deferred from "effect/Deferred"
-import type * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
+import * as Patience from "./Patience.ts"
 
 /**
  * Set around a run. Once it is done, the run begins no further turn and no further call, and lets those that it has begun
@@ -14,13 +14,12 @@ export const Drain = Context.Reference<Deferred.Deferred<void> | undefined>("che
   defaultValue: () => undefined
 })
 
-/** Waits, but no longer than until the runs under this have to leave off. */
-export const sleep = (duration: Duration.Input): Effect.Effect<void> =>
-  Effect.flatMap(Drain, (drain) =>
-    drain === undefined
-      ? Effect.sleep(duration)
-      : Effect.raceFirst(Effect.sleep(duration), Deferred.await(drain))
-  )
+/** Waits until nothing of this time is left, in milliseconds, but not after the runs under this have to leave off. */
+export const waitOut = (leftMs: () => number): Effect.Effect<void> =>
+  Effect.flatMap(Drain, (drain) => {
+    const waiting = Patience.waitOut(leftMs)
+    return drain === undefined ? waiting : Effect.raceFirst(waiting, Deferred.await(drain))
+  })
 
 /** Whether the runs under this have to leave off. */
 export const isRequested = (drain: Deferred.Deferred<void> | undefined): boolean =>

@@ -31,6 +31,7 @@ import * as Operations from "./Operations.ts"
 import * as PoolClaims from "./PoolClaims.ts"
 import * as Reconcile from "./Reconcile.ts"
 import * as RunEnd from "./RunEnd.ts"
+import * as TimeLeft from "./TimeLeft.ts"
 import * as ToolCall from "./ToolCall.ts"
 import { resultOf } from "./ToolResult.ts"
 import * as Words from "./Words.ts"
@@ -171,7 +172,7 @@ const interpret = Effect.fnUntraced(function* (job: Job, journal: Journal, desk:
   const stopWhen = Author.conditions(job.rules.stopWhen, (problem) => problems.push(problem))
   const rules = { ...job.rules, stopWhen }
   while (true) {
-    const step = nextStep(journal.state(), rules, journal.elapsedMs(), journal.date())
+    const step = nextStep(TimeLeft.state(journal), rules, journal.elapsedMs(), journal.date())
     if (problems.length > 0) yield* Effect.logWarning(problems.splice(0).join("; "))
     // It has not stopped, only nobody drives it now: whoever looks for such runs takes it up at once.
     if (begins(step) && isRequested(drain)) return yield* journal.commit()

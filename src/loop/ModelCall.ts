@@ -27,6 +27,7 @@ import * as Policy from "./Policy.ts"
 import * as PoolClaims from "./PoolClaims.ts"
 import * as ReplyTurn from "./ReplyTurn.ts"
 import * as Request from "./Request.ts"
+import * as TimeLeft from "./TimeLeft.ts"
 import type { AnyToolkit } from "./ToolRunner.ts"
 import { type Mirror, mirror, toPrompt, usageOf } from "./Transcript.ts"
 import * as TurnClaim from "./TurnClaim.ts"
@@ -147,8 +148,8 @@ const afterBroken = Effect.fnUntraced(function* (
     const came: Came = { ending: endingOf(error, state) }
     return came
   }
-  if (Limits.exhausted(state.limits, RunState.used(state, journal.elapsedMs()), purpose) !== undefined)
-    return over
+  const used = RunState.used(state, journal.elapsedMs())
+  if (Limits.exhausted(TimeLeft.limits(journal), used, purpose) !== undefined) return over
   yield* journal.commit()
   const came: Came = { againInMs, isTurn: true }
   return came
@@ -187,10 +188,10 @@ const send = Effect.fnUntraced(function* (
   // Around this alone: a model that a tool calls, and that of a sub-agent, are other ones.
   const described = Effect.provideService(unprobed, CurrentSpanTransformer, job.chatSpan)
   const request = job.probe.model(journal.runId, described)
-  const timeLeft = () => Limits.timeLeftMs(journal.state().limits, journal.elapsedMs(), purpose)
+  const timeLeft = () => TimeLeft.ms(journal, purpose)
   const exit = yield* Patience.run(request, {
     name: `model call ${turn} of run ${journal.runId}`,
-    limitMs: timeLeft(),
+    leftMs: timeLeft,
     graceMs: () => Policy.graceMs(job.policy, journal.state().limits),
     onEnd: (ended) => {
       heard = !ended.mayRun
@@ -198,11 +199,8 @@ const send = Effect.fnUntraced(function* (
     }
   })
   Desk.hears(job, conversation.desk, exit !== undefined && Exit.isSuccess(exit) ? exit.value.parts : arrived)
-  if (exit === undefined) {
-    // The deadline. The claim stays open and is counted as lost; a timer that was early must not look like time left.
-    while (timeLeft() > 0) yield* Effect.sleep(Math.ceil(timeLeft()))
-    return over
-  }
+  // Its time was up. The claim stays open, and is counted as lost by what comes next.
+  if (exit === undefined) return over
   const ms = Math.round(journal.nowMs() - startedMs)
   const { error, parts } = yield* Request.attemptOf(exit, arrived)
   if (error === undefined || parts.some(isContent)) {
@@ -232,7 +230,7 @@ const send = Effect.fnUntraced(function* (
     const came: Came = { ending: endingOf(error, journal.state()) }
     return came
   }
-  const { limits } = journal.state()
+  const limits = TimeLeft.limits(journal)
   const used = RunState.used(journal.state(), journal.elapsedMs())
   const after = { ...used, usd: Money.add(used.usd, failed.costUsd), tokens: used.tokens + tokens }
   if (Limits.exhausted(limits, after, purpose) !== undefined) {
@@ -321,8 +319,15 @@ export const ask = Effect.fnUntraced(function* (
   conversation: Conversation,
   purpose: Limits.Purpose
 ) {
+  const timeLeft = () => TimeLeft.ms(journal, purpose)
   for (let attempt = 1; ; attempt++) {
     const before = journal.state()
+    if (before.claim !== undefined) {
+      // The time of an attempt was up, and the calendar has been set back since. What is counted by the end of the run, or
+      // its handoff, is not begun anew: it waits until then.
+      yield* Drain.waitOut(timeLeft)
+      return undefined
+    }
     const announce = purpose === "handoff" && before.handoffTold !== true
     const note =
       announce && before.exhausted !== undefined
@@ -350,7 +355,8 @@ export const ask = Effect.fnUntraced(function* (
     const tried = claimAndSend(job, journal, conversation, one)
     const came = yield* job.pool === undefined ? tried : fromPool(job, journal, one, tried)
     if (came.againInMs === undefined) return came.ending
-    yield* Drain.sleep(came.againInMs)
-    if (came.isTurn === true || Drain.isRequested(yield* Drain.Drain)) return undefined
+    const waitLeft = Patience.countdown(journal.nowMs, came.againInMs)
+    yield* Drain.waitOut(() => Math.min(waitLeft(), timeLeft()))
+    if (came.isTurn === true || timeLeft() <= 0 || Drain.isRequested(yield* Drain.Drain)) return undefined
   }
 })

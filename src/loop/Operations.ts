@@ -133,11 +133,17 @@ const isEnded = (seen: Operation.Observed | undefined): seen is Operation.Ended 
 /** Lets an author's own code run for so long, and not a moment longer; then says what is known by now. */
 const bounded = (
   duration: Duration.Duration,
+  nowMs: () => number,
   name: string,
   work: Effect.Effect<void>,
   known: () => Settled
 ): Effect.Effect<Settled> =>
-  Patience.run(work, { name, limitMs: Duration.toMillis(duration), graceMs: () => 0, onEnd: known })
+  Patience.run(work, {
+    name,
+    leftMs: Patience.countdown(nowMs, Duration.toMillis(duration)),
+    graceMs: () => 0,
+    onEnd: known
+  })
 
 /** Looks at an operation every second, until it has ended or the time is over, and tells what it sees. */
 const watch = Effect.fnUntraced(function* (
@@ -182,7 +188,7 @@ const wait = (operation: Held, nowMs: () => number, grace: Duration.Duration): E
       settled = isEnded(seen) ? seen : "still_running"
     })
     const name = `a look at operation ${operation.operation.id}`
-    return bounded(Duration.sum(grace, patience), name, watching, () => settled)
+    return bounded(Duration.sum(grace, patience), nowMs, name, watching, () => settled)
   })
 
 /** Cancels an operation, and looks what has become of it where it can be looked at: it may have ended by itself. */
@@ -203,7 +209,7 @@ const cancel = (operation: Held, nowMs: () => number): Effect.Effect<Settled> =>
         settled = isEnded(seen) ? seen : "cancel_failed"
       })
     })
-    return bounded(patience, `cancelling operation ${live.id}`, cancelling, () => settled)
+    return bounded(patience, nowMs, `cancelling operation ${live.id}`, cancelling, () => settled)
   })
 
 /**

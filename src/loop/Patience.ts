@@ -25,8 +25,8 @@ export interface Ended<A, E> {
 export interface Options<A, E, B> {
   /** What the log calls it. */
   readonly name: string
-  /** When it is interrupted, in milliseconds from now; `Infinity` for never. */
-  readonly limitMs: number
+  /** How long it has until it is interrupted, in milliseconds; `Infinity` for ever. Asked again while it runs. */
+  readonly leftMs: () => number
   /** How long it may take to end when it is interrupted, in milliseconds; `Infinity` for work that bounds itself. */
   readonly graceMs: () => number
   /** Told that its time is up, before it is interrupted for that. */
@@ -37,6 +37,25 @@ export interface Options<A, E, B> {
 
 const orLonger = <A>(effect: Effect.Effect<A>, ms: number): Effect.Effect<unknown> =>
   ms === Number.POSITIVE_INFINITY ? effect : Effect.timeoutOption(effect, ms)
+
+/** What is left of so much time from now on, both in milliseconds, by this monotonic clock. */
+export const countdown = (nowMs: () => number, ms: number): (() => number) => {
+  if (ms === Number.POSITIVE_INFINITY) return () => ms
+  const end = nowMs() + ms
+  // Readings are whole microseconds, and what their sum is off by is no time.
+  return () => Math.round((end - nowMs()) * 1_000) / 1_000
+}
+
+/** A calendar may be set, or go on while the machine sleeps, and no timer tells. */
+const longestSleepMs = 30_000
+
+/** Waits until nothing is left: that is asked again after each sleep, and every 30 seconds. */
+export const waitOut = (leftMs: () => number): Effect.Effect<void> =>
+  Effect.suspend(() => {
+    const left = leftMs()
+    if (left <= 0) return Effect.void
+    return Effect.andThen(Effect.sleep(Math.min(Math.ceil(left), longestSleepMs)), waitOut(leftMs))
+  })
 
 /** What a worker and whoever waits for it share. */
 interface Shared<A, E> {
@@ -53,13 +72,13 @@ const oneStep = Effect.promise(() => Promise.resolve())
 const waitFor = Effect.fnUntraced(function* <A, E, B>(
   { exit, fiber, over }: Shared<A, E>,
   restore: <C>(effect: Effect.Effect<C>) => Effect.Effect<C>,
-  { graceMs, limitMs, name, onEnd, onLate }: Options<A, E, B>
+  { graceMs, leftMs, name, onEnd, onLate }: Options<A, E, B>
 ) {
   // One fiber for the time, where a race would need two.
   const timer =
-    limitMs === Number.POSITIVE_INFINITY
+    leftMs() === Number.POSITIVE_INFINITY
       ? undefined
-      : yield* Effect.forkDetach(Effect.andThen(Effect.sleep(limitMs), Deferred.succeed(over, undefined)), {
+      : yield* Effect.forkDetach(Effect.andThen(waitOut(leftMs), Deferred.succeed(over, undefined)), {
           startImmediately: true
         })
   // Back, late, or interrupted: an interruption is taken up again when the mask ends.

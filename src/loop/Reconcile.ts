@@ -56,7 +56,7 @@ const askAbout = (job: Job, journal: Journal, call: PendingCall): Effect.Effect<
   )
   return Patience.ask<Found, unknown>(question, {
     name: `the look-up of ${name} (${callId}) of run ${runId}`,
-    limitMs: 30_000,
+    leftMs: Patience.countdown(journal.nowMs, 30_000),
     graceMs: () => Policy.graceMs(job.policy, journal.state().limits),
     otherwise: unknown,
     warning: `looking up ${name} (${callId}) failed`

@@ -37,6 +37,7 @@ import * as Policy from "./Policy.ts"
 import * as PoolClaims from "./PoolClaims.ts"
 import * as RunEnd from "./RunEnd.ts"
 import * as Signature from "./Signature.ts"
+import * as TimeLeft from "./TimeLeft.ts"
 import * as ToolOutcome from "./ToolOutcome.ts"
 import { type Fields, resultOf } from "./ToolResult.ts"
 import type { Output, Ran } from "./ToolRunner.ts"
@@ -107,10 +108,10 @@ export const withoutExecution = (
   return content === undefined ? undefined : resultOf(call, { content, ok: true, disposition: "cached" })
 }
 
-const timeLimitMs = (job: Job, journal: Journal, tool: Tool.Any, purpose: Limits.Purpose): number => {
+/** How long a call may take whatever its run has left, in milliseconds. */
+const timeoutMs = (job: Job, tool: Tool.Any): number => {
   const own = Context.get(tool.annotations, Timeout) ?? job.policy.toolTimeout
-  const left = Limits.timeLeftMs(journal.state().limits, journal.elapsedMs(), purpose)
-  return own === undefined ? left : Math.min(left, Duration.toMillis(Duration.fromInputUnsafe(own)))
+  return own === undefined ? Number.POSITIVE_INFINITY : Duration.toMillis(Duration.fromInputUnsafe(own))
 }
 
 /** A sub-agent's own calls are waited for no longer than this, and it has to write down how it ended. */
@@ -127,8 +128,12 @@ const attempt = (
 ): Effect.Effect<ToolOutcome.Outcome> => {
   const { args, callId } = call
   const { runId } = journal
-  const limitMs = timeLimitMs(job, journal, tool, call.purpose)
-  const deadline = journal.nowMs() + limitMs
+  const ownMs = timeoutMs(job, tool)
+  const ownLeft = Patience.countdown(journal.nowMs, ownMs)
+  const runLeft = () => TimeLeft.ms(journal, call.purpose)
+  const leftMs = () => Math.min(ownLeft(), runLeft())
+  const startedMs = journal.nowMs()
+  let limitMs = leftMs()
   let heard = true
   const publish = (label: string, of?: { readonly done: number; readonly total: number }) => {
     if (!heard) return
@@ -150,13 +155,13 @@ const attempt = (
     timeLeft: Effect.sync(() =>
       limitMs === Number.POSITIVE_INFINITY
         ? Option.none()
-        : Option.some(Duration.millis(Math.max(0, deadline - journal.nowMs())))
+        : Option.some(Duration.millis(Math.max(0, leftMs())))
     ),
     progress: (label, of) => Effect.sync(() => publish(label, of)),
     evidence: (item) => Effect.sync(() => EvidenceNotes.add(notes, item))
   }
   const link: ChildLink = {
-    allowance: Allowances.of(journal.state(), callId, () => deadline - journal.nowMs()),
+    allowance: Allowances.of(journal.state(), callId, leftMs, () => runLeft() <= ownLeft()),
     charge: (use) => {
       onDesk.child = use
     },
@@ -176,10 +181,13 @@ const attempt = (
   }
   return Patience.run(job.tools.run(tool, args, callId, preliminary), {
     name: `${call.tool} (${callId}) of run ${runId}`,
-    limitMs,
+    leftMs,
     graceMs: () => graceMs(job, journal, call),
     onLate: () => {
       onDesk.late = true
+      // By the calendar it had as long as it took until now, whatever there seemed to be.
+      const byDate = journal.state().limits.deadline !== undefined
+      if (byDate) limitMs = Math.min(ownMs, journal.nowMs() - startedMs)
     },
     onEnd
   }).pipe(
@@ -225,7 +233,8 @@ const mayRetry = (call: PendingCall, outcome: ToolOutcome.Outcome): boolean =>
   (call.effect !== "write" || outcome.failure.notExecuted === true)
 
 const mayBegin = (journal: Journal, call: PendingCall, afterMs: number): boolean => {
-  const { limits, toolCalls } = journal.state()
+  const { toolCalls } = journal.state()
+  const limits = TimeLeft.limits(journal)
   const used = { toolCalls, timeMs: journal.elapsedMs() + afterMs }
   return Result.isSuccess(Limits.claim(limits, used, call.purpose))
 }
@@ -269,7 +278,8 @@ export const execute = Effect.fnUntraced(function* (job: Job, journal: Journal, 
           if (mayBegin(journal, call, waitMs)) {
             const { content, ms } = body
             yield* journal.commit(resultOf(call, { content, ms, disposition: "cancelled", mayRepeat: true }))
-            yield* Drain.sleep(waitMs)
+            const waitLeft = Patience.countdown(journal.nowMs, waitMs)
+            yield* Drain.waitOut(() => Math.min(waitLeft(), TimeLeft.ms(journal, call.purpose)))
             if (Drain.isRequested(yield* Drain.Drain)) return undefined
             // Asked again, for others may have used up what there was; from here to the claim nothing can come between.
             const next = call.attempts + tries + 1

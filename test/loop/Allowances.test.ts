@@ -3,7 +3,11 @@ import { within } from "../../src/loop/Allowances.ts"
 
 const at = "2026-07-01T00:00:00.000Z"
 
-const timed = (ms: number) => ({ hold: false, timeLeftMs: () => ms })
+const timed = (ms: number, untilDate = false) => ({
+  hold: false,
+  timeLeftMs: () => ms,
+  untilDate: () => untilDate
+})
 const untimed = timed(Number.POSITIVE_INFINITY)
 
 describe("within", () => {
@@ -34,5 +38,16 @@ describe("within", () => {
     expect(within({ deadline }, timed(4000), at)).toEqual({ timeMs: 4000 })
     expect(within({ deadline }, timed(60_000), at, 2000)).toEqual({ deadline, timeMs: 12_000 })
     expect(within({ deadline }, untimed, at)).toEqual({ deadline, timeMs: 10_000 })
+  })
+
+  it("the date by which its parent ends is the child's, too, unless its own time is over first", () => {
+    const until = timed(4000, true)
+    const deadline = "2026-07-01T00:00:04.000Z"
+    expect(within({}, until, at, 2000)).toEqual({ deadline, timeMs: 6000 })
+    expect(within({ timeMs: 9000 }, until, at)).toEqual({ deadline, timeMs: 4000 })
+    expect(within({ timeMs: 3000 }, until, at)).toEqual({ timeMs: 3000 })
+    expect(within({ deadline: "2026-07-01T00:00:10.000Z" }, until, at)).toEqual({ deadline, timeMs: 4000 })
+    const sooner = "2026-07-01T00:00:01.000Z"
+    expect(within({ deadline: sooner }, until, at)).toEqual({ deadline: sooner, timeMs: 1000 })
   })
 })

@@ -1,6 +1,7 @@
 /**
  * Limits: what begins has room, and what is said to be used up is.
  */
+import { follow } from "../../run/Deadline.ts"
 import { amounts } from "../../run/Exhaustion.ts"
 import type * as Limits from "../../run/Limits.ts"
 import * as Money from "../../run/Money.ts"
@@ -172,17 +173,35 @@ const reaches = (
     : after > (ceiling(limits, resource, phase) ?? Number.POSITIVE_INFINITY)
 }
 
+/**
+ * Whether the time until a date was this much at a moment since the event before: it is told as of when it was looked at,
+ * and the calendar may have moved. The date had passed then, or the event tells of it at once.
+ */
+const isOfCalendar = (
+  { elapsedMs: sinceMs, limits }: Ledger,
+  limit: number,
+  at: string,
+  elapsedMs: number
+): boolean => {
+  if (limits.deadline === undefined) return false
+  const { timeMs = 0 } = follow(limits, at, elapsedMs)
+  return (limit >= sinceMs && limit <= elapsedMs) || Math.abs(timeMs - limit) < 1_000
+}
+
 /** What is said of a limit that is used up: only time may have gone on since it was looked at. */
 function* exhausted(
   before: Ledger,
   { limit, pool, resource, used }: Limits.Exhausted,
-  elapsedMs: number
+  { at, elapsedMs }: Pick<RunEvent, "at" | "elapsedMs">
 ): Generator<Problem> {
   // What others have used of a shared budget is not in this journal.
   if (pool !== undefined) return
   const show = shown[resource]
-  const { limits } = before
   const name = amounts[resource]
+  const limits =
+    resource === "time" && isOfCalendar(before, limit, at, elapsedMs)
+      ? { ...before.limits, timeMs: limit }
+      : before.limits
   if (limits[name] !== limit) {
     const is = limits[name] === undefined ? "none" : show(limits[name])
     yield broken(7, `a limit of ${show(limit)} is said to be used up, and the limit is ${is}`)
@@ -228,9 +247,9 @@ export const check = (graceMs: number) =>
       }
       case "handoff":
         if (before.phase === "handoff") yield broken(7, "the run hands over already")
-        return yield* exhausted(before, event.exhausted, event.elapsedMs)
+        return yield* exhausted(before, event.exhausted, event)
       case "run_stopped":
-        if (event.exhausted !== undefined) yield* exhausted(before, event.exhausted, event.elapsedMs)
+        if (event.exhausted !== undefined) yield* exhausted(before, event.exhausted, event)
         return
     }
   }
