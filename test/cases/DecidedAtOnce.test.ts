@@ -9,6 +9,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Schema from "effect/Schema"
 import { Agent, RunHost, RunStore } from "../../src/index.ts"
+import * as Digest from "../../src/loop/Digest.ts"
 import * as Scripted from "../../src/provider/Scripted.ts"
 import { append } from "../../src/testing/conformance/Samples.ts"
 import { open } from "../store/opening.ts"
@@ -157,7 +158,7 @@ const oneOf = Effect.fnUntraced(function* (
   { expired, people, saying, tape }: typeof Together.Type
 ) {
   const [server] = servers
-  const waiting = { runId: "w", callId: "c", tool: "pay", args: {}, argsDigest: "digest" }
+  const waiting = { runId: "w", callId: "c", tool: "pay", args: {}, argsDigest: Digest.ofArgs({}) }
   const seq = yield* server.summary("w").pipe(
     Effect.map((run) => run.seq),
     Effect.catchTag("RunNotFound", () => Effect.succeed(0))
