@@ -17,10 +17,12 @@ import { atMost, inWorldTime, worldMs } from "./TimeLimit.ts"
 
 const releaseLimit = "2 seconds"
 
+const dayMs = 86_400_000
+
 /** When a lease is renewed and given up, in milliseconds after it was last renewed. */
 const scheduleOf = (time: Duration.Input) => {
   const leaseMs = Math.round(
-    Math.min(Math.max(1_000, Duration.toMillis(Duration.fromInputUnsafe(time))), 86_400_000)
+    Math.min(Math.max(1_000, Duration.toMillis(Duration.fromInputUnsafe(time))), dayMs)
   )
   return {
     leaseMs,
@@ -38,6 +40,13 @@ export const nowText = (sql: SqlClient.SqlClient): string =>
     pg: () => "(extract(epoch FROM clock_timestamp()) * 1000)::bigint",
     orElse: () => "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
   })
+
+/**
+ * Whether a lease is held, as a condition. One that ends further away than the longest that can be asked for is not: the
+ * clock was set back since, and whoever lives renews it by the clock as it is.
+ */
+export const heldText = (sql: SqlClient.SqlClient): string =>
+  `(checkrein_leases.until_ms > ${nowText(sql)} AND checkrein_leases.until_ms <= ${nowText(sql)} + ${dayMs})`
 
 /** The lease of a driver of this store, for an append to go by: it may write only as long as nobody else has taken it. */
 export interface Own {
@@ -80,7 +89,7 @@ export const make = (sql: SqlClient.SqlClient, once: Once, time: Duration.Input)
   const takeText = textOf(sql`INSERT INTO checkrein_leases (run_id, holder, until_ms)
     VALUES (${""}, ${""}, ${now} + ${leaseMs})
     ON CONFLICT (run_id) DO UPDATE SET holder = excluded.holder, until_ms = excluded.until_ms
-    WHERE checkrein_leases.until_ms <= ${now} OR checkrein_leases.holder = excluded.holder
+    WHERE NOT ${sql.literal(heldText(sql))} OR checkrein_leases.holder = excluded.holder
     RETURNING run_id`)
   const releaseText = textOf(sql`DELETE FROM checkrein_leases WHERE run_id = ${""} AND holder = ${""}`)
   const renew = textOf(sql`UPDATE checkrein_leases SET until_ms = ${now} + ${leaseMs}

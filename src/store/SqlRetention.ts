@@ -6,7 +6,7 @@ import type * as SqlClient from "effect/sql/SqlClient"
 import type { SqlError } from "effect/sql/SqlError"
 import { type DeleteOptions, RunBusy, RunNotFound, type RunStoreError } from "./RunStore.ts"
 import { firstKey } from "./SqlEvents.ts"
-import { nowText } from "./SqlLeases.ts"
+import { heldText } from "./SqlLeases.ts"
 import { type Execute, forUpdate, type Transact, textOf } from "./SqlTransaction.ts"
 
 const decodeUpdated = Schema.decodeUnknownOption(
@@ -25,7 +25,7 @@ export const make = (
   runId: string,
   options?: DeleteOptions
 ) => Effect.Effect<ReadonlyArray<string>, RunNotFound | RunBusy | RunStoreError>) => {
-  const now = sql.literal(nowText(sql))
+  const held = sql.literal(heldText(sql))
   const locked = forUpdate(sql)
   const runText = textOf(
     sql`SELECT run_id, run_no, summary FROM checkrein_runs WHERE run_id = ${""} ${locked}`
@@ -33,9 +33,7 @@ export const make = (
   const startedText = textOf(
     sql`SELECT run_id, run_no, summary FROM checkrein_runs WHERE parent = ${""} ${locked}`
   )
-  const drivenText = textOf(
-    sql`SELECT run_id FROM checkrein_leases WHERE run_id = ${""} AND until_ms > ${now}`
-  )
+  const drivenText = textOf(sql`SELECT run_id FROM checkrein_leases WHERE run_id = ${""} AND ${held}`)
   const byNumber = [
     sql.onDialectOrElse({
       pg: () => textOf(sql`DELETE FROM checkrein_events WHERE run_no = ${0}`),
@@ -47,7 +45,7 @@ export const make = (
   ]
   const byId = [
     textOf(sql`DELETE FROM checkrein_commands WHERE run_id = ${""}`),
-    textOf(sql`DELETE FROM checkrein_leases WHERE run_id = ${""} AND until_ms <= ${now}`)
+    textOf(sql`DELETE FROM checkrein_leases WHERE run_id = ${""} AND NOT ${held}`)
   ]
 
   // On Postgres others write meanwhile. Once a run's row is locked nothing is added to the run: an append and a command

@@ -206,7 +206,7 @@ export const make: Effect.Effect<RunStore["Service"], RunStoreError, SqlClient.S
       isDriven: (runId) =>
         Effect.map(
           readShortFor(runId)(sql<{ run_id: string }>`SELECT run_id FROM checkrein_leases
-            WHERE run_id = ${runId} AND until_ms > ${sql.literal(SqlLeases.nowText(sql))}`),
+            WHERE run_id = ${runId} AND ${sql.literal(SqlLeases.heldText(sql))}`),
           (rows) => rows.length > 0
         )
     })

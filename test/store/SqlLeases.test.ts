@@ -76,6 +76,36 @@ describeShared((where) => {
     })
   )
 
+  test("a lease that ends later than any can is nobody's, one that ends in time is", 15, ({ sql, store }) =>
+    Effect.gen(function* () {
+      const hours = (count: number) =>
+        Effect.gen(function* () {
+          yield* Effect.orDie(sql`DELETE FROM checkrein_leases`)
+          const until = Date.now() + count * 3_600_000
+          yield* Effect.orDie(
+            sql`INSERT INTO checkrein_leases (run_id, holder, until_ms) VALUES ('a', 'somebody', ${until})`
+          )
+        })
+      yield* store.append(append("a", 0))
+      yield* hours(23)
+      expect(yield* store.isDriven("a")).toBe(true)
+      expect(yield* busy(store)).toMatchObject({ _tag: "RunBusy" })
+      expect(yield* Effect.flip(store.delete("a"))).toMatchObject({ _tag: "RunBusy" })
+      yield* hours(25)
+      expect(yield* store.isDriven("a")).toBe(false)
+      yield* Effect.scoped(
+        Effect.gen(function* () {
+          yield* store.lease("a")
+          expect(yield* store.isDriven("a")).toBe(true)
+          expect((yield* untilMs(sql)) - Date.now()).toBeLessThan(20_000)
+        })
+      )
+      yield* hours(25)
+      expect(yield* store.delete("a")).toEqual(["a"])
+      expect(yield* Effect.orDie(sql`SELECT * FROM checkrein_leases`)).toEqual([])
+    })
+  )
+
   test("a clock that a test has set is no matter of a lease", 15, ({ store }, { store: other }) =>
     Effect.gen(function* () {
       const lease = yield* store.lease("a")
