@@ -108,12 +108,13 @@ export class RunHost extends Context.Service<
     /**
      * Has a stopped run driven on. A run that somebody drives, or that has completed, is left alone; what was decided or
      * answered before this is taken in by its driver. Whoever calls `cancel` after this stops it, also while it waits for its
-     * turn; a Stop from before that a driver is still about to obey is obeyed.
+     * turn; a Stop from before that a driver is still about to obey is obeyed. Fails as `Agent.resume` does for what it
+     * refuses, such as limits that cannot be used: nothing is done then.
      */
     readonly resume: (
       runId: string,
       options?: Agent.ResumeOptions
-    ) => Effect.Effect<void, RunNotFound | RunStoreError | UnknownAgent>
+    ) => Effect.Effect<void, RunStoreError | Agent.Refused | UnknownAgent>
     /** How a run stands, at a cost that does not depend on its length. */
     readonly status: (runId: string) => Effect.Effect<RunSummary, RunNotFound | RunStoreError>
     /** Runs, newest first. */
@@ -312,7 +313,8 @@ const make = Effect.fnUntraced(function* <
     resume: (runId, options = {}) =>
       Effect.gen(function* () {
         const root = yield* inStore(rootOf(runId))
-        yield* drivers.resume(yield* agentOf(root.agent), root, options)
+        const caller = yield* Effect.context<never>()
+        yield* drivers.resume(yield* agentOf(root.agent), root, options, storeOf(caller))
       }),
     status: (runId) => store.summary(runId),
     list: (options) => store.list(options),

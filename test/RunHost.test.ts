@@ -1127,7 +1127,7 @@ describe("budget", () => {
         { runId: "b", agent: "payer", tags: ["b"] },
         { runId: "left", agent: "payer", tags: ["b"] }
       ]
-      expect([...asked].sort((x, y) => (x.runId < y.runId ? -1 : 1))).toEqual([a, a, a, b, b, left])
+      expect([...asked].sort((x, y) => (x.runId < y.runId ? -1 : 1))).toEqual([a, a, a, a, b, b, left])
     }))
 
   test("that is undefined is the one around the host; a run without an id or tags is asked about, too", () =>

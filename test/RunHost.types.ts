@@ -55,3 +55,13 @@ ok<
     Stream.Stream<RunEvent.LiveEvent, RunStore.RunNotFound | RunStore.RunStoreError>
   >
 >()
+
+// --- start, resume
+
+ok<Eq<ReturnType<Host["start"]>, Effect.Effect<string, RunHost.Failure>>>()
+ok<
+  Eq<
+    ReturnType<Host["resume"]>,
+    Effect.Effect<void, Agent.Refused | RunStore.RunNotFound | RunStore.RunStoreError | RunHost.UnknownAgent>
+  >
+>()

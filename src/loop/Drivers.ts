@@ -15,7 +15,7 @@ import * as Semaphore from "effect/Semaphore"
 import * as Stream from "effect/Stream"
 import type { InvalidLimits } from "../run/Limits.ts"
 import type { Message } from "../run/Message.ts"
-import { isRunExit } from "../run/RunExit.ts"
+import type { Of } from "../run/RunEvent.ts"
 import { BudgetPool, type BudgetPoolError } from "../store/BudgetPool.ts"
 import { RunStore, RunStoreError, type RunSummary } from "../store/RunStore.ts"
 import { atMost } from "../store/TimeLimit.ts"
@@ -24,7 +24,8 @@ import { ambient } from "./Ambient.ts"
 import * as Asked from "./Asked.ts"
 import * as Cancel from "./Cancel.ts"
 import { Drain } from "./Drain.ts"
-import { appendTimeout } from "./Journal.ts"
+import * as HostLog from "./HostLog.ts"
+import { appendTimeout, type Watcher } from "./Journal.ts"
 import * as Live from "./Live.ts"
 import * as PoolClaims from "./PoolClaims.ts"
 import type { ResumeOptions } from "./Resume.ts"
@@ -57,9 +58,9 @@ export interface Options<R = never> {
   readonly shutdown?: Shutdown | undefined
   /**
    * The budget that a run shares with others, such as those of its tenant; its sub-agents' runs spend it too. It is asked
-   * for when a run is started, and each time that this host takes one up: made of what is stored with the run, it is the
-   * same in every process. For `undefined`, and without this, it is the one around the layer, if there is one. A run whose
-   * budget cannot be had is not driven: `start` fails, and a run that is stored stays as it is.
+   * for when a run is started or resumed, and each time that this host takes one up: made of what is stored with the run,
+   * it is the same in every process. For `undefined`, and without this, it is the one around the layer, if there is one. A
+   * run whose budget cannot be had is not driven: `start` and `resume` fail, and a run that is stored stays as it is.
    */
   readonly budget?:
     | ((run: Hosted) => Effect.Effect<BudgetPool["Service"] | undefined, BudgetPoolError | InvalidLimits, R>)
@@ -99,6 +100,8 @@ interface Driver {
   asked: Drive | undefined
   /** How many events the run had when it was taken up; `undefined` before that. */
   from: number | undefined
+  /** The last thing that the run did here: it has stopped, or goes on; `undefined` until it is taken up. */
+  last: Of<"run_stopped"> | "goes on" | undefined
 }
 
 /** Has something else asked for than this, or nothing any more, unless that has changed meanwhile. */
@@ -111,14 +114,6 @@ const untilFree = "100 millis"
 
 /** The same for somebody who has a run and does nothing with it: each wait is as long as all before it, 26 s in all. */
 const waits = Array.from({ length: 8 }, (_, index) => 100 * 2 ** index)
-
-const finished = (runId: string) => (cause: Cause.Cause<unknown>) => {
-  const failure = Cause.findErrorOption(cause)
-  const ended = Cause.hasInterruptsOnly(cause) || (failure._tag === "Some" && isRunExit(failure.value))
-  return ended
-    ? Effect.logDebug(`run ${runId} has stopped`, cause)
-    : Effect.logError(`run ${runId} is not driven any more, and has not stopped`, cause)
-}
 
 /** The drivers of a host, with what is around it: nothing that stands around one of its calls belongs to a run. */
 export const make = Effect.fnUntraced(function* <R>(
@@ -162,7 +157,19 @@ export const make = Effect.fnUntraced(function* <R>(
       pool === undefined ? ambient(effect) : Effect.provideService(ambient(effect), BudgetPool, pool)
     )
 
-  const lastSent = (runId: string) => Effect.provideService(Cancel.lastSent(runId), RunStore, store)
+  const inStore = <A, E>(effect: Effect.Effect<A, E, RunStore>): Effect.Effect<A, E> =>
+    Effect.provideService(effect, RunStore, store)
+  const lastSent = (runId: string) => inStore(Cancel.lastSent(runId))
+  const undriven = (runId: string) => (cause: Cause.Cause<unknown>) => inStore(HostLog.undriven(runId)(cause))
+
+  /** Tells whoever is attached to a run, and keeps how it stands. */
+  const watcherOf =
+    (driver: Driver): Watcher =>
+    (event, run) => {
+      if (event.type === "run_stopped") driver.last = event
+      else if (event.type === "run_resumed") driver.last = "goes on"
+      live.watcher(event, run)
+    }
 
   /** Drives a run until it stops, as far as that is wanted. Yields what is still asked for if somebody else has it. */
   const attempt = (agent: Driven, runId: string, driver: Driver) =>
@@ -179,7 +186,7 @@ export const make = Effect.fnUntraced(function* <R>(
         const around: Surroundings = {
           // A stream costs more than a whole reply, and shows nothing where nobody looks.
           isStreamed: () => live.isAttached(runId),
-          watcher: live.watcher,
+          watcher: watcherOf(driver),
           sent,
           isWanted: (run) => {
             if (driver.asked !== how || !isWanted(how, run)) return false
@@ -195,8 +202,12 @@ export const make = Effect.fnUntraced(function* <R>(
         Effect.catchTag("RunBusy", () =>
           Effect.as(Effect.logDebug(`run ${runId} is driven by somebody else`), driver.from === undefined)
         ),
-        Effect.catchCause((cause) => Effect.as(finished(runId)(cause), false))
+        Effect.catchCause((cause) => Effect.as(undriven(runId)(cause), false))
       )
+      const { last } = driver
+      // A run that had failed before says nothing when it fails again with the same.
+      if (typeof last === "object" && last.status === "failed" && last.seq >= (driver.from ?? Number.NaN))
+        yield* HostLog.failed(last, agent.name)
       // What is asked for after it was taken up is another thing, and may look the same.
       if (driver.from === undefined && !isBusy) replace(driver, how)
       driver.from = undefined
@@ -232,7 +243,7 @@ export const make = Effect.fnUntraced(function* <R>(
     }).pipe(
       Effect.catchCause((cause) => {
         replace(driver, how)
-        return finished(runId)(cause)
+        return undriven(runId)(cause)
       })
     )
 
@@ -262,7 +273,8 @@ export const make = Effect.fnUntraced(function* <R>(
           live.forget(runId)
           return Deferred.succeed(driver.done, undefined)
         })
-      )
+      ),
+      Effect.annotateLogs({ runId, agent: agent.name })
     )
 
   const submit = (agent: Driven, runId: string, how: Drive): Effect.Effect<void> =>
@@ -270,18 +282,26 @@ export const make = Effect.fnUntraced(function* <R>(
       if (drivers.has(runId)) return Effect.void
       // Nothing begins any more in a host that is closed, and nobody would ever be done with it.
       if (Deferred.isDoneUnsafe(drain)) return Effect.sync(() => live.forget(runId))
-      const driver: Driver = { done: Deferred.makeUnsafe(), asked: how, from: undefined }
+      const driver: Driver = { done: Deferred.makeUnsafe(), asked: how, from: undefined, last: undefined }
       drivers.set(runId, driver)
       return Effect.asVoid(here(FiberSet.run(fibers, drive(agent, runId, driver))))
     })
 
   yield* Effect.addFinalizer(() =>
     Effect.gen(function* () {
+      const open = [...drivers.values()]
       yield* Deferred.succeed(drain, undefined)
       if (shutdown.running !== "interrupt") {
         yield* Effect.timeoutOption(FiberSet.awaitEmpty(fibers), shutdown.grace ?? "30 seconds")
       }
+      const begun = open.filter(({ last }) => last !== undefined)
+      const finished = begun.filter(({ done }) => Deferred.isDoneUnsafe(done)).length
       yield* Fiber.interruptAll(fibers)
+      const dropped = open.filter(({ asked }) => asked?.again !== undefined).length
+      const left = open.filter(
+        ({ asked, last }) => last === "goes on" || (last === undefined && asked?.again === undefined)
+      ).length
+      yield* HostLog.closed({ finished, interrupted: begun.length - finished, left, dropped })
     })
   )
 
@@ -323,14 +343,19 @@ export const make = Effect.fnUntraced(function* <R>(
         driver.asked ??= onlyUnstopped
         return Effect.void
       }),
-    /** Has a run driven on that stands like this. */
+    /** Has a run driven on that stands like this, unless it is refused as the store says that whoever asks for it sees. */
     resume: Effect.fnUntraced(function* (
       agent: Driven,
-      { runId, seq, status }: RunSummary,
-      options: ResumeOptions
+      { agent: name, runId, seq, status, tags = [] }: RunSummary,
+      options: ResumeOptions,
+      given: Store
     ) {
       if (options.message !== undefined) yield* Asked.message(runId, options.message)
       const sent = yield* lastSent(runId)
+      yield* here(
+        within({ runId, agent: name, tags }, Runs.check(definitionOf(agent), runId, options)),
+        given
+      )
       live.expect(runId)
       const driver = drivers.get(runId)
       if (driver === undefined) return yield* submit(agent, runId, { options, again: seq, sent })

@@ -20,7 +20,7 @@ import { now } from "./Now.ts"
 import * as PoolClaims from "./PoolClaims.ts"
 import { AgentMismatch, NoBudgetPool } from "./Refused.ts"
 import * as Session from "./Session.ts"
-import type { Surroundings } from "./Surroundings.ts"
+import { alone, type Surroundings } from "./Surroundings.ts"
 
 /** How a stopped run is taken up again. */
 export interface ResumeOptions {
@@ -84,15 +84,46 @@ const canSettle = Effect.fnUntraced(function* (state: RunState) {
   return lookUp || (yield* LeftUnknown.resolutions(state)).length > 0
 })
 
+/** Whether a run has come to an end that this caller cannot have it go on from. */
+const isOver = (state: RunState, { force = false }: ResumeOptions, { parent }: Surroundings): boolean =>
+  state.status === "failed" ? !force : parent !== undefined && cancelledAlone(state)
+
+/** What a stored run goes on with: its agent made ready, and the limits that are changed. */
+const goingOn = Effect.fnUntraced(function* (
+  definition: Definition,
+  { pool, state }: Found,
+  { limits }: ResumeOptions,
+  around: Surroundings
+) {
+  const changed = yield* changedLimits(definition, state, limits, around.allowance)
+  const job = yield* ready(definition, around.isStreamed, changed ?? state.limits)
+  if (pool !== undefined && job.pool === undefined)
+    return yield* new NoBudgetPool({ runId: state.runId, pool })
+  return { changed, job }
+})
+
+/** Fails as taking up a run would that stands like this, before anything is done. */
+export const check = Effect.fnUntraced(function* (
+  definition: Definition,
+  stored: Found,
+  options: ResumeOptions
+) {
+  const { state } = stored
+  if (state.status === "completed") return
+  yield* intact(state)
+  if (!isOver(state, options, alone)) yield* goingOn(definition, stored, options, alone)
+})
+
 /** Takes a stored run up and drives it until it stops. One that is over, for this caller, stays as it is. */
 export const takeUp = Effect.fnUntraced(function* (
   lease: Lease,
   definition: Definition,
-  { last, pool, state }: Found,
-  { force = false, limits, message }: ResumeOptions,
+  stored: Found,
+  options: ResumeOptions,
   around: Surroundings,
   sent: number
 ) {
+  const { last, state } = stored
   if (state.agent !== definition.name) {
     return yield* mismatch(definition, state.runId, `it is a run of ${state.agent}`)
   }
@@ -106,19 +137,15 @@ export const takeUp = Effect.fnUntraced(function* (
   if (state.status === "completed") return state
   // Whatever else a driver starts has the digest that it has just made of it.
   yield* intact(state)
-  const isOver = state.status === "failed" ? !force : parent !== undefined && cancelledAlone(state)
-  if (isOver) {
+  if (isOver(state, options, around)) {
     const stays = LeftUnknown.endingOf(state)
     if (stays === undefined || parent === undefined || !(yield* canSettle(state))) return state
     const job = yield* ready(definition, around.isStreamed, state.limits)
     return yield* Session.resume(job, state, { last, sent, stays }, lease, around.watcher)
   }
-  const changed = yield* changedLimits(definition, state, limits, around.allowance)
-  const job = yield* ready(definition, around.isStreamed, changed ?? state.limits)
-  if (pool !== undefined && job.pool === undefined)
-    return yield* new NoBudgetPool({ runId: state.runId, pool })
+  const { changed, job } = yield* goingOn(definition, stored, options, around)
   const withParent = parent !== undefined
-  const resumption = { last, limits: changed, message, sent, withParent }
+  const resumption = { last, limits: changed, message: options.message, sent, withParent }
   return yield* Session.resume(job, state, resumption, lease, around.watcher)
 })
 

@@ -28,7 +28,7 @@ import { now } from "./Now.ts"
 import { ifStored } from "./Orphans.ts"
 import * as PoolClaims from "./PoolClaims.ts"
 import { type Refused, RunNotCompleted } from "./Refused.ts"
-import { found, heed, mismatch, type ResumeOptions, takeUp } from "./Resume.ts"
+import { check as checkStored, found, heed, mismatch, type ResumeOptions, takeUp } from "./Resume.ts"
 import * as RunEnd from "./RunEnd.ts"
 import * as Session from "./Session.ts"
 import { alone, type Surroundings } from "./Surroundings.ts"
@@ -166,6 +166,17 @@ export const resume = (
     const stopped = yield* takeUp(lease, definition, stored, options, around, sent)
     return yield* finish(lease, definition, stopped, around)
   }).pipe(Effect.scoped, definition.provided, ambientFailures<Finished, Failures>)
+
+/** Fails as a resume of a run would that stands as it does now, before anything is done. */
+export const check = (
+  definition: Definition,
+  runId: string,
+  options: ResumeOptions
+): Erased<void, RunStoreError | Refused> =>
+  Effect.flatMap(load(runId), (stored) => checkStored(definition, found(stored), options)).pipe(
+    definition.provided,
+    ambientFailures<void, RunStoreError | Refused>
+  )
 
 /** Whoever stores a run of the same id at the same moment needs about as long as it takes to store one. */
 const untilStored = inWorldTime(Effect.sleep("20 millis"))

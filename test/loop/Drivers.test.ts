@@ -205,23 +205,38 @@ describe("a resume that is slower to be asked for than a Stop and the next resum
 
 describe("a run whose budget a host asks for", () => {
   for (const standing of ["cancelled", "approved", "limited"] as const)
-    it.effect(`(${standing}) is not driven if it is stopped meanwhile`, () =>
-      Effect.gen(function* () {
-        const shop = yield* workshop()
-        yield* stand(standing, shop, "r")
-        const reached = yield* Deferred.make<void>()
-        const gate = yield* Deferred.make<void>()
-        const budget = () =>
-          Effect.andThen(Deferred.succeed(reached, undefined), Effect.as(Deferred.await(gate), undefined))
-        const host = yield* hostOf(shop, { budget })
-        yield* host.resume("r", { limits: { turns: 5 } })
-        yield* Deferred.await(reached)
-        yield* Agent.cancel("r", "stop")
-        yield* Deferred.succeed(gate, undefined)
-        expect(yield* host.ended("r")).toMatchObject({ reason: "cancelled", detail: "stop" })
-        expect(shop.done).toEqual([])
-      }).pipe(Effect.scoped, Effect.provide(MemoryRunStore.layer))
-    )
+    for (const [who, before] of [
+      ["whoever resumes it", 0],
+      ["its driver", 1]
+    ] as const)
+      it.effect(`(${standing}, by ${who}) is not driven if it is stopped meanwhile`, () =>
+        Effect.gen(function* () {
+          const shop = yield* workshop()
+          yield* stand(standing, shop, "r")
+          const reached = yield* Deferred.make<void>()
+          const gate = yield* Deferred.make<void>()
+          let asked = 0
+          const budget = () =>
+            asked++ < before
+              ? Effect.undefined
+              : Effect.andThen(
+                  Deferred.succeed(reached, undefined),
+                  Effect.as(Deferred.await(gate), undefined)
+                )
+          const host = yield* hostOf(shop, { budget })
+          const resuming = yield* Effect.forkChild(host.resume("r", { limits: { turns: 5 } }))
+          yield* Deferred.await(reached)
+          yield* Agent.cancel("r", "stop")
+          yield* Deferred.succeed(gate, undefined)
+          yield* Fiber.join(resuming)
+          const ended = yield* host.ended("r")
+          // A Stop of what has stopped leaves it as it is, for whoever was asked before to have it go on.
+          if (who === "its driver" || standing === "approved")
+            expect(ended).toMatchObject({ reason: "cancelled", detail: "stop" })
+          expect(ended.status).not.toBe("running")
+          expect(shop.done).toEqual([])
+        }).pipe(Effect.scoped, Effect.provide(MemoryRunStore.layer))
+      )
 })
 
 describe("a run that a host has just taken up", () => {
