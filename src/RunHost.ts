@@ -58,7 +58,8 @@ export class RunHost extends Context.Service<
   {
     /**
      * Stores a run of an agent and has it driven; yields its id as soon as the run is stored, which a crash does not undo.
-     * The same `runId` again starts nothing, and its input is ignored. Whoever wants to see it through goes on with `attach` or `ended`.
+     * The same `runId` again starts nothing, and its input and limits are ignored. Whoever wants to see it through goes on with
+     * `attach` or `ended`.
      */
     readonly start: (
       agent: string,
