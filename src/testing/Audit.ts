@@ -1,8 +1,9 @@
 /**
  * Holds stored runs to the laws by which runs are driven, and names the event that breaks one.
  *
- * An audit reads a journal alone. It counts for itself what the run has used, who has decided what and which calls were
- * started, and holds every event against what came before it. It says nothing about whether an answer is right.
+ * An audit reads a journal, and of a stored run what the store says of it beside that. It counts for itself what the run
+ * has used, who has decided what and which calls were started, and holds every event against what came before it. It says
+ * nothing about whether an answer is right.
  *
  * @example
  * ```ts
@@ -20,6 +21,7 @@
 import * as Effect from "effect/Effect"
 import type { RunEvent } from "../run/RunEvent.ts"
 import { type RunNotFound, RunStore, type RunStoreError } from "../store/RunStore.ts"
+import * as Beside from "./audit/Beside.ts"
 import * as Calls from "./audit/Calls.ts"
 import * as Children from "./audit/Children.ts"
 import * as Endings from "./audit/Endings.ts"
@@ -108,8 +110,9 @@ export const audit = (
 }
 
 /**
- * Audits a stored run and every run below it. Fails with `RunNotFound` if there is no such run, and with `RunStoreError`
- * if the store cannot be read, or an event in it cannot.
+ * Audits a stored run and every run below it, and holds what the store says of them beside their journals, which is what
+ * people decide by, against the journals. Fails with `RunNotFound` if there is no such run, and with `RunStoreError` if the
+ * store cannot be read, or an event in it cannot: the error names the run and the event.
  *
  * @example
  * ```ts
@@ -127,6 +130,7 @@ export const run = (
     const store = yield* RunStore
     const events = yield* store.read(runId)
     const children = yield* Descendants.read(events)
-    const findings = audit(events, { ...options, children })
+    const beside = yield* Effect.forEach([events, ...children], Beside.check)
+    const findings = [...audit(events, { ...options, children }), ...beside.flat()]
     return { runId, events: events.length, children: children.length, findings }
   })

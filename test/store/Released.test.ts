@@ -12,6 +12,7 @@ import * as Agent from "../../src/Agent.ts"
 import * as Scripted from "../../src/provider/Scripted.ts"
 import * as NodeSqlite from "../../src/store/NodeSqlite.ts"
 import { load, RunStore } from "../../src/store/RunStore.ts"
+import * as Audit from "../../src/testing/Audit.ts"
 import { folder } from "./folders.ts"
 
 const path = { parameters: Schema.Struct({ path: Schema.String }), success: Schema.String }
@@ -56,6 +57,7 @@ for (const file of readdirSync(releases)) {
             const summary = yield* store.summary(runId)
             expect(events).toHaveLength(summary.seq)
             expect(state.status).toBe(summary.status)
+            expect((yield* Audit.run(runId)).findings).toEqual([])
           }
           yield* store.delete("p")
           expect((yield* store.list()).map(({ runId }) => runId)).toEqual(["r"])

@@ -1,9 +1,12 @@
 import { assert, describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import * as Stream from "effect/Stream"
+import * as Struct from "effect/Struct"
 import * as Digest from "../../src/loop/Digest.ts"
+import * as Summary from "../../src/loop/Summary.ts"
+import * as Fold from "../../src/run/Fold.ts"
 import type { Body, Of, RunEvent } from "../../src/run/RunEvent.ts"
-import { RunNotFound, RunStore } from "../../src/store/RunStore.ts"
+import * as MemoryRunStore from "../../src/store/MemoryRunStore.ts"
+import { RunStore, RunSummary } from "../../src/store/RunStore.ts"
 import * as Audit from "../../src/testing/Audit.ts"
 import { checkLaws } from "../loop/laws.ts"
 import {
@@ -1286,33 +1289,26 @@ describe("a run with children", () => {
 // --- stored runs ----------------------------------------------------------------------------------------------------
 
 describe("a stored run", () => {
-  const storeOf = (...journals: ReadonlyArray<ReadonlyArray<RunEvent>>): RunStore["Service"] => {
-    const unused = Effect.die(new Error("an audit only reads"))
-    const byId = new Map(journals.map((events) => [events[0]?.runId ?? "", events]))
-    return {
-      append: () => unused,
-      summary: () => unused,
-      list: () => unused,
-      delete: () => unused,
-      watch: () => Stream.die(new Error("an audit only reads")),
-      send: () => unused,
-      inbox: () => unused,
-      watchInbox: () => Stream.die(new Error("an audit only reads")),
-      lease: () => unused,
-      isDriven: () => unused,
-      read: (runId) =>
-        Effect.suspend(() => {
-          const events = byId.get(runId)
-          return events === undefined ? Effect.fail(new RunNotFound({ runId })) : Effect.succeed(events)
-        })
-    }
-  }
+  const storeOf = (...journals: ReadonlyArray<ReadonlyArray<RunEvent>>) =>
+    Effect.gen(function* () {
+      const store = yield* MemoryRunStore.make
+      for (const events of journals) {
+        const state = Fold.fold(events)
+        if (state === undefined) continue
+        const { runId } = state
+        const summary = Summary.of(state)
+        yield* store.append({ runId, expected: 0, events, summary, durability: "process" })
+      }
+      return store
+    })
+  const audited = (runId: string, store: RunStore["Service"]) =>
+    Effect.provideService(Audit.run(runId), RunStore, store)
 
   it.effect("is audited with every run below it", () =>
     Effect.gen(function* () {
       const lived = yield* Effect.forEach(runs, (run) => run)
       for (const { children, events } of lived) {
-        const report = yield* Effect.provideService(Audit.run("r"), RunStore, storeOf(events, ...children))
+        const report = yield* audited("r", yield* storeOf(events, ...children))
         expect(report).toEqual({ runId: "r", events: events.length, children: children.length, findings: [] })
       }
       expect(lived.some(({ children }) => children.length > 1)).toBe(true)
@@ -1325,7 +1321,7 @@ describe("a stored run", () => {
         const { children, events } = yield* run
         const [first, ...others] = children
         if (first === undefined) continue
-        const without = yield* Effect.provideService(Audit.run("r"), RunStore, storeOf(events, ...others))
+        const without = yield* audited("r", yield* storeOf(events, ...others))
         expect(without.children).toBe(others.length)
         expect(without.findings).toContainEqual(expect.objectContaining({ law: 6, runId: "r" }))
       }
@@ -1334,8 +1330,68 @@ describe("a stored run", () => {
 
   it.effect("that is not there is not found", () =>
     Effect.gen(function* () {
-      const error = yield* Effect.flip(Effect.provideService(Audit.run("r"), RunStore, storeOf()))
+      const error = yield* Effect.flip(audited("r", yield* storeOf()))
       expect(error).toMatchObject({ _tag: "RunNotFound", runId: "r" })
+    })
+  )
+
+  const asked = eventsOf([begun, ...turn(1, [secret]), ask(secret), stopped("interrupted", "approval")])
+  it.effect("is found where its summary says something else than its journal, and the field is named", () =>
+    Effect.gen(function* () {
+      const store = yield* storeOf(asked)
+      expect((yield* audited("run", store)).findings).toEqual([])
+      const right = yield* store.summary("run")
+      for (const name of Struct.keys(RunSummary.fields)) {
+        const other = typeof right[name] === "number" ? 3 : "another"
+        const summary = Effect.succeed({ ...right, [name]: other })
+        const { findings } = yield* audited("run", { ...store, summary: () => summary })
+        expect(findings).toEqual([
+          {
+            law: 8,
+            runId: "run",
+            seq: asked.length - 1,
+            problem: expect.stringMatching(
+              new RegExp(`^the summary of the run says .* for its ${name}, and the journal `)
+            )
+          }
+        ])
+      }
+      // As somebody would who wants the call approved: everything else is right.
+      const approvals = right.approvals.map((call) => ({ ...call, args: { path: "harmless" } }))
+      const lower = Effect.succeed({ ...right, approvals })
+      const { findings } = yield* audited("run", { ...store, summary: () => lower })
+      expect(findings).toMatchObject([{ law: 8, problem: expect.stringContaining("harmless") }])
+    })
+  )
+
+  it.effect("is found where no list has it that should have", () =>
+    Effect.gen(function* () {
+      const store = yield* storeOf(asked)
+      const { findings } = yield* audited("run", { ...store, list: () => Effect.succeed([]) })
+      expect(findings).toMatchObject([
+        {
+          law: 8,
+          runId: "run",
+          problem: expect.stringMatching(/^the run is not listed as .*interrupted \(approval\)$/)
+        }
+      ])
+    })
+  )
+
+  it.effect("may be written to while it is audited", () =>
+    Effect.gen(function* () {
+      const [begins, all] = [yield* storeOf(asked.slice(0, 2)), yield* storeOf(asked)]
+      let reads = 0
+      const read: typeof all.read = (...from) => (reads++ === 0 ? begins : all).read(...from)
+      expect((yield* audited("run", { ...all, read })).findings).toEqual([])
+      // What was written later still is no part of the summary either.
+      reads = 0
+      const state = Fold.fold(asked.slice(0, 3))
+      if (state === undefined) throw new Error("there are events")
+      const summary = Effect.succeed(Summary.of(state))
+      let asks = 0
+      const moving = { ...all, read, summary: () => (asks++ === 0 ? summary : all.summary("run")) }
+      expect((yield* audited("run", moving)).findings).toEqual([])
     })
   )
 })

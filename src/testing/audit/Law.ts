@@ -10,7 +10,8 @@ export const laws = {
   4: "A call that needs a person starts after its approval, with the arguments that were approved; a decision is used once.",
   5: "One driver writes at a time: the events are one unbroken sequence.",
   6: "A run costs its turns, its lost model calls and its children, exactly, and nothing follows its end.",
-  7: "Nothing begins for which a limit leaves no room."
+  7: "Nothing begins for which a limit leaves no room.",
+  8: "What is told of a run without its journal, in its summary and in lists, is what the journal says."
 } as const
 
 /** The number of a law. */

@@ -65,6 +65,39 @@ describe("checkrein runs audit", () => {
     expect([ended.code, ended.stderr]).toEqual([3, ""])
   })
 
+  it("names what is told of the run and is not what its journal says", async () => {
+    const { audit, runId } = await scene("told")
+    const db = new DatabaseSync(path("told.db"))
+    const right = db.prepare("SELECT * FROM checkrein_runs WHERE run_id = ?").get(runId) ?? {}
+    const found = async (column: string, value: string) => {
+      db.prepare(`UPDATE checkrein_runs SET ${column} = ? WHERE run_id = ?`).run(value, runId)
+      const ended = await audit(runId)
+      db.prepare(`UPDATE checkrein_runs SET ${column} = ? WHERE run_id = ?`).run(right[column] ?? null, runId)
+      return ended
+    }
+    const summary = String(right.summary).replace('"status":"completed"', '"status":"failed"')
+    const ended = await found("summary", summary)
+    expect(ended.code).toBe(3)
+    expect(ended.stdout.split("\n")).toEqual([
+      expect.stringMatching(/the laws are broken once/),
+      "",
+      "Law 8: What is told of a run without its journal, in its summary and in lists, is what the journal says.",
+      expect.stringMatching(
+        /^ {2}event \d+: the summary of the run says "failed" for its status, and the journal "completed"$/
+      )
+    ])
+    for (const column of ["agent", "status", "reason", "started_at"]) {
+      const ended = await found(column, "another")
+      expect([ended.code, ended.stdout]).toEqual([
+        3,
+        expect.stringMatching(/the run is not listed as one of/)
+      ])
+    }
+    expect(await found("seq", "3")).toMatchObject({ code: 1, stderr: expect.stringMatching(/event 3 /) })
+    expect((await audit(runId)).code).toBe(0)
+    db.close()
+  })
+
   it("says so when there is no such run, and when an event cannot be read", async () => {
     const { audit, runId } = await scene("gone")
     expect(await audit("nope")).toEqual({
