@@ -33,25 +33,30 @@ export const logAnalyst = (
     return { agent: yield* LogAnalyst.make(root, repetition), standIn: "script" }
   })
 
-/** The agent of a module. */
+/** The agent of a module, for a run. */
+const forRun = (
+  { forRun, name }: AgentModule.Loaded,
+  { runId, tags = [] }: Pick<RunSummary, "runId" | "tags">
+): Found => ({ agent: forRun({ runId, agent: name, tags }), standIn: "nothing" })
+
+/** The agent of a module, for a run that begins. */
 export const ofModule = (
-  path: string
+  path: string,
+  run: Pick<RunSummary, "runId" | "tags">
 ): Effect.Effect<Found, CommandFailed, FileSystem.FileSystem | Path.Path> =>
-  Effect.map(AgentModule.load(path), (agent) => ({
-    agent,
-    standIn: "nothing"
-  }))
+  Effect.map(AgentModule.load(path), (loaded) => forRun(loaded, run))
 
 /** The agent of a stored run. */
 export const ofRun = (
-  { agent: name, runId }: RunSummary,
+  run: RunSummary,
   module: Option.Option<string>
 ): Effect.Effect<Found, CommandFailed, FileSystem.FileSystem | Path.Path> =>
   Effect.gen(function* () {
+    const { agent: name, runId } = run
     if (Option.isSome(module)) {
-      const found = yield* ofModule(module.value)
-      if (found.agent.name === name) return found
-      const message = `run ${runId} is a run of ${name}, and ${module.value} defines ${found.agent.name}: name the module of ${name} with --agent`
+      const loaded = yield* AgentModule.load(module.value)
+      if (loaded.name === name) return forRun(loaded, run)
+      const message = `run ${runId} is a run of ${name}, and ${module.value} defines ${loaded.name}: name the module of ${name} with --agent`
       return yield* new CommandFailed({ message })
     }
     const LogAnalyst = yield* Effect.promise(() => import("./analyst/LogAnalyst.ts"))
@@ -78,12 +83,10 @@ export const finder = (
   FileSystem.FileSystem | Path.Path
 > =>
   Effect.gen(function* () {
-    const own = Option.isNone(module)
-      ? undefined
-      : { ...(yield* ofModule(module.value)), module: module.value }
+    const own = Option.isNone(module) ? undefined : yield* AgentModule.load(module.value)
     return (run) =>
-      own?.agent.name === run.agent
-        ? Effect.succeed(own)
+      own?.name === run.agent
+        ? Effect.succeed({ ...forRun(own, run), module: Option.getOrUndefined(module) })
         : Effect.map(ofRun(run, Option.none()), (found) => ({ ...found, module: undefined }))
   })
 

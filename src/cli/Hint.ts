@@ -34,7 +34,7 @@ const unheld = ({ problem }: HoldUnavailable, { agent }: Given): string =>
     : `the worst case of a model call is not known, so it cannot be held: ${problem} (LLM_MAX_OUTPUT_TOKENS sets maxOutputTokens)`
 
 const noPool = ({ pool, runId }: NoBudgetPool): string =>
-  `run ${runId} spends from the budget pool ${pool}: give a module with --agent whose \`layer\` provides a BudgetPool, that one or another`
+  `run ${runId} spends from the budget pool ${pool}: give a module with --agent that exports \`budget\`, or whose \`layer\` provides a BudgetPool, that one or another`
 
 // The compiler says so before, but not of an agent whose module was loaded by its name: effect's own words, and ours.
 const lacks = /^(?:Service not found: |no handler of )/

@@ -36,13 +36,13 @@ export const run = (input: Input) =>
       return yield* new UsageError({ message })
     }
     if (input.task.trim() === "") return yield* new UsageError({ message: "the task is empty" })
+    const root = newRunId()
     const { agent, standIn } = Option.isSome(input.agent)
-      ? yield* AgentOf.ofModule(input.agent.value)
+      ? yield* AgentOf.ofModule(input.agent.value, { runId: root, tags: input.tag })
       : yield* AgentOf.logAnalyst(
           Option.getOrElse(input.root, () => "."),
           Option.getOrUndefined(input.repetition)
         )
-    const root = newRunId()
     const where = {
       store: input.store,
       agent: Option.getOrUndefined(input.agent),

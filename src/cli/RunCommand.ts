@@ -25,7 +25,7 @@ const named = (name: string, metavar: string, what: string) =>
 export const agent = named(
   "agent",
   "MODULE",
-  "A module that exports `agent` and, if it needs one, `layer`, each by its name or in its default export"
+  "A module that exports `agent` and, if it needs them, `layer` and `budget`, each by its name or in its default export"
 )
 
 /** `--model NAME`. */

@@ -196,6 +196,8 @@ describe("checkrein run --agent", () => {
     return path(name)
   }
 
+  const makes = `import { make } from ${JSON.stringify(new URL("../../src/Agent.ts", import.meta.url).href)}\n`
+
   it("runs the agent of a module with its own layer", async () => {
     process.env.CHECKREIN_TEST_GO = path("logs")
     const ended = await cli("run", "--agent", agentModule("waiter"), ...store, "Go.")
@@ -236,11 +238,12 @@ describe("checkrein run --agent", () => {
         "exports no agent: it has to export `agent`, made with Agent.make of the checkrein whose command this is"
       ],
       [
-        module(
-          "layerless.mjs",
-          `import { make } from ${JSON.stringify(new URL("../../src/Agent.ts", import.meta.url).href)}\nexport const agent = make('x'); export const layer = 7`
-        ),
+        module("layerless.mjs", `${makes}export const agent = make('x'); export const layer = 7`),
         "exports a `layer` that is not a Layer"
+      ],
+      [
+        module("limits.mjs", `${makes}export default { agent: make('x'), budget: { usd: 5 } }`),
+        "exports a `budget` that is not a function of a run"
       ]
     ] as const
     for (const [file, problem] of cases) {
@@ -248,6 +251,21 @@ describe("checkrein run --agent", () => {
       expect(ended.stderr).toContain(`checkrein: the agent module ${file} `)
       expect(ended.stderr).toContain(problem)
       expect([file, ended.code, ended.stdout]).toEqual([file, 1, ""])
+    }
+  })
+
+  it("says so if what `budget` yields is no budget, or it fails", async () => {
+    for (const [body, problem] of [
+      ["async () => undefined", "yields [object Promise], and not an Effect of a BudgetPool"],
+      ["({ tags: [tenant] }) => tenant.length", "fails: TypeError: "]
+    ]) {
+      const file = module(
+        `budget-${body?.length}.mjs`,
+        `${makes}export const agent = make('x'); export const budget = ${body}`
+      )
+      const ended = await cli("run", "--agent", file, "--store", "memory", "x")
+      expect(ended.stderr).toContain(`checkrein: the agent module ${file}: its \`budget\` ${problem}`)
+      expect(ended.code).toBe(1)
     }
   })
 
