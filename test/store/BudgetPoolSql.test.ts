@@ -192,6 +192,22 @@ describeDatabases((database) => {
         expect(yield* SqlBudgetPool.status("team-b")).toBe(undefined)
       }))
 
+    test("needs no right to write", (sql) =>
+      Effect.gen(function* () {
+        const asked = Effect.map(SqlBudgetPool.status("team-a"), (status) => status?.limits)
+        const read = sql.onDialectOrElse({
+          pg: () => sql.withTransaction(Effect.andThen(sql`SET TRANSACTION READ ONLY`, asked)),
+          orElse: () =>
+            Effect.ensuring(
+              Effect.andThen(sql`PRAGMA query_only = 1`, asked),
+              Effect.ignore(sql`PRAGMA query_only = 0`)
+            )
+        })
+        expect(yield* read).toBe(undefined)
+        yield* SqlBudgetPool.make("team-a", { usd: 1 })
+        expect(yield* read).toEqual({ usd: 1 })
+      }))
+
     test("fails where it cannot be read", (sql) =>
       Effect.gen(function* () {
         yield* SqlBudgetPool.make("team-a", { usd: 1 })
