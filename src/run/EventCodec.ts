@@ -76,6 +76,7 @@ export const decode = (
   if (Result.isFailure(event)) return unreadable("corrupt", event.failure.message)
   if (event.success.seq !== seq) return unreadable("corrupt", `it says that it is event ${event.success.seq}`)
   // Only now, for what reads badly, or is of a newer build, is said more clearly by that.
-  if (intact === false) return unreadable("corrupt", "it is not as it was written, for its checksum is another")
+  if (intact === false)
+    return unreadable("corrupt", "it is not as it was written, for its checksum is another")
   return Result.succeed(event.success)
 }
