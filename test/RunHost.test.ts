@@ -32,7 +32,7 @@ import * as MemoryBudgetPool from "../src/store/MemoryBudgetPool.ts"
 import * as NodeSqlite from "../src/store/NodeSqlite.ts"
 import * as SqlRunStore from "../src/store/SqlRunStore.ts"
 import { checkLaws } from "./loop/laws.ts"
-import { crashing, settle, withTime } from "./loop/support.ts"
+import { crashing, inTestTime, settle, withTime } from "./loop/support.ts"
 import { describeStores } from "./store/stores.ts"
 
 const usage = { promptTokens: 10, completionTokens: 5 }
@@ -1262,7 +1262,7 @@ describe("budget", () => {
       const agent = priced([Scripted.text("done")], handlers)
       const budget = ({ tags: [pool] }: RunHost.Hosted) =>
         pool === "never" ? Effect.never : pool === "gone" ? Effect.interrupt : Effect.succeed(pools.a)
-      yield* withHost([agent], { budget, concurrency: 1 }, (host) =>
+      const within = (host: RunHost.RunHost["Service"]) =>
         Effect.gen(function* () {
           for (const [runId, kind] of [
             ["never", "timed_out"],
@@ -1279,7 +1279,7 @@ describe("budget", () => {
           yield* withTime(host.cancel("never", "enough"))
           expect(yield* host.ended("never")).toMatchObject({ reason: "cancelled" })
         })
-      )
+      yield* inTestTime(withHost([agent], { budget, concurrency: 1 }, within))
     }))
 })
 

@@ -168,7 +168,8 @@ export const make = ({
       connectTimeout,
       maxMessageSize: largestMessage
     })
-    return yield* Scope.provide(client, scope).pipe(
+    // How long a connection lives, and may take to be made, is a matter of the world's time as well.
+    return yield* inWorldTime(Scope.provide(client, scope)).pipe(
       Effect.tap((sql) => sql`SELECT 1`),
       Effect.mapError((error) => notOpened(Redacted.value(secret), error))
     )

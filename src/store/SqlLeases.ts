@@ -140,7 +140,7 @@ export const make = (sql: SqlClient.SqlClient, once: Once, time: Duration.Input)
       if (all.get(runId) === held) all.delete(runId)
       // It ends by itself, if it cannot be given back.
       const release = Effect.exit(once(runId, releaseText, [runId, holder]))
-      return held.gone ? Effect.void : inWorldTime(atMost(releaseLimit, () => Effect.void)(release))
+      return held.gone ? Effect.void : atMost(releaseLimit, () => Effect.void)(release)
     })
     // What is given up on its way may arrive after it was given back, and then nobody would hold it.
     const [taken] = yield* Effect.uninterruptible(once(runId, takeText, [runId, holder, leaseMs]))

@@ -31,7 +31,7 @@ import * as SqlNews from "./SqlNews.ts"
 import * as SqlRetention from "./SqlRetention.ts"
 import * as SqlRunMigrations from "./SqlRunMigrations.ts"
 import * as SqlTransaction from "./SqlTransaction.ts"
-import { atMost, inWorldTime, unattended } from "./TimeLimit.ts"
+import { atMost, unattended } from "./TimeLimit.ts"
 import * as Wakeups from "./Wakeups.ts"
 
 const sendLimit = "10 seconds"
@@ -116,7 +116,7 @@ export const make: Effect.Effect<RunStore["Service"], RunStoreError, SqlClient.S
         pg: () => {
           const problem = `it took longer than ${limit}; is the database reachable? ${advice}`
           const late = () => Effect.fail(new RunStoreError({ runId, kind: "timed_out", problem }))
-          return inWorldTime(atMost(limit, late)(effect))
+          return atMost(limit, late)(effect)
         },
         orElse: () => effect
       })

@@ -1,4 +1,7 @@
-/** Waiting for what may never answer. */
+/**
+ * Waiting for what may never answer. Whoever waits for a database, or for what may wait for one, does so by the clock of the
+ * world: how fast it answers is no matter of the clock that a program, or a test, sets itself.
+ */
 import * as Clock from "effect/Clock"
 import * as Context from "effect/Context"
 import type * as Duration from "effect/Duration"
@@ -7,12 +10,12 @@ import * as Fiber from "effect/Fiber"
 
 const world = Context.get(Context.empty(), Clock.Clock)
 
-/**
- * Runs an effect by the clock of the world: what a database and other processes agree on is no matter of the clock that
- * a program sets itself.
- */
-export const inWorldTime: <A, E, R>(effect: Effect.Effect<A, E, R>) => Effect.Effect<A, E, R> =
-  Effect.provideService(Clock.Clock, world)
+/** The clock of the world. A test whose database is its own, and hangs, may take that of the test for it. */
+export const World = Context.Reference<Clock.Clock>("checkrein/World", { defaultValue: () => world })
+
+/** Runs an effect by the clock of the world. */
+export const inWorldTime = <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
+  Effect.flatMap(World, (clock) => Effect.provideService(effect, Clock.Clock, clock))
 
 /** Milliseconds of the world's monotonic clock, from an unknown beginning on. */
 export const worldMs = (): number => Number(world.monotonicTimeNanosUnsafe() / 1_000n) / 1_000
@@ -41,12 +44,12 @@ export const unattended = <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effe
   leaving(effect, Fiber.join)
 
 /**
- * What an effect yields, or `orElse` when it takes longer than `duration`. What still runs then is interrupted but not
- * waited for, unlike with `Effect.timeoutOrElse`.
+ * What an effect yields, or `orElse` when it takes longer than `duration` of the world's time. What still runs then is
+ * interrupted but not waited for, unlike with `Effect.timeoutOrElse`.
  */
 export const atMost =
   <B, E2, R2>(duration: Duration.Input, orElse: () => Effect.Effect<B, E2, R2>) =>
   <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A | B, E | E2, R | R2> =>
     leaving(effect, (fiber) =>
-      Effect.raceFirst(Fiber.join(fiber), Effect.flatMap(Effect.sleep(duration), orElse))
+      Effect.raceFirst(Fiber.join(fiber), Effect.flatMap(inWorldTime(Effect.sleep(duration)), orElse))
     )

@@ -29,8 +29,12 @@ import {
   type World,
   world
 } from "./modelSupport.ts"
+import { inTestTime } from "./support.ts"
 
 type Store = RunStore.RunStore["Service"]
+
+const check = (name: string, body: () => Effect.Effect<unknown, unknown>): void =>
+  it.effect(name, () => inTestTime(body()))
 type AppendEffect = ReturnType<Store["append"]>
 
 const unavailable = (runId: string) =>
@@ -236,7 +240,7 @@ for (const [name, scenario] of Object.entries({
 })) {
   for (const [fault, { ends }] of Object.entries(faults)) {
     describe(`${name}, when an append ${fault}`, () => {
-      it.effect("stops with that, does nothing more, and goes on when the store is repaired", () =>
+      check("stops with that, does nothing more, and goes on when the store is repaired", () =>
         Effect.gen(function* () {
           const appends = yield* countAppends(scenario)
           assert.isAbove(appends, 8)
@@ -320,7 +324,7 @@ const reasons = (events: ReadonlyArray<RunEvent>): ReadonlyArray<string> =>
   events.flatMap((event) => (event.type === "run_stopped" ? [event.reason] : []))
 
 describe("a store that hangs", () => {
-  it.effect("is waited for 30 seconds, not less and not more", () =>
+  check("is waited for 30 seconds, not less and not more", () =>
     Effect.gen(function* () {
       const { seen, wrap } = faulty(2, "hangs, and has written nothing")
       const w = yield* play(plain, { store: wrap })
@@ -338,7 +342,7 @@ describe("a store that hangs", () => {
     })
   )
 
-  it.effect("and a Stop meanwhile: the fiber ends when the append does, at the latest", () =>
+  check("and a Stop meanwhile: the fiber ends when the append does, at the latest", () =>
     Effect.gen(function* () {
       const appends = yield* countAppends(plain)
       for (let k = 1; k <= Math.min(appends, 8); k++) {
@@ -368,7 +372,7 @@ describe("a store that hangs", () => {
     })
   )
 
-  it.effect("an append that takes 20 seconds is waited for, and a Stop meanwhile is written after it", () =>
+  check("an append that takes 20 seconds is waited for, and a Stop meanwhile is written after it", () =>
     Effect.gen(function* () {
       let slow = false
       const w = yield* play(plain, {
@@ -403,7 +407,7 @@ describe("a store that hangs", () => {
 describe("a store that fails elsewhere", () => {
   const simple = [call("list_files"), text("done")]
 
-  it.effect("reading: RunStoreError, nothing is done", () =>
+  check("reading: RunStoreError, nothing is done", () =>
     Effect.gen(function* () {
       const w = yield* world(simple, {
         store: (store) => ({
@@ -419,7 +423,7 @@ describe("a store that fails elsewhere", () => {
     })
   )
 
-  it.effect("taking the lease: RunStoreError, nothing is written", () =>
+  check("taking the lease: RunStoreError, nothing is written", () =>
     Effect.gen(function* () {
       const w = yield* world(simple, {
         store: (store) => ({
@@ -433,7 +437,7 @@ describe("a store that fails elsewhere", () => {
     })
   )
 
-  it.effect("watching the inbox: the run stops with RunStoreError, since nobody could stop it any more", () =>
+  check("watching the inbox: the run stops with RunStoreError, since nobody could stop it any more", () =>
     Effect.gen(function* () {
       const w = yield* world([call("slow_read", { path: "a" }), text("done")], {
         store: (store) => ({
@@ -462,7 +466,7 @@ describe("a store that fails elsewhere", () => {
     "checking the lease interrupts itself": (store) => lease(store, { check: Effect.interrupt })
   }
   for (const [what, over] of Object.entries(breaking)) {
-    it.effect(`${what}: RunStoreError, and the run has neither failed nor been stopped`, () =>
+    check(`${what}: RunStoreError, and the run has neither failed nor been stopped`, () =>
       Effect.gen(function* () {
         const script = [call("slow_read", { path: "a" }), call("delete_file", { path: "d" })]
         const w = yield* world(script, { store: (store) => ({ ...store, ...over(store) }) })
@@ -475,7 +479,7 @@ describe("a store that fails elsewhere", () => {
     )
   }
 
-  it.effect("a defect of the store is no defect of the run", () =>
+  check("a defect of the store is no defect of the run", () =>
     Effect.gen(function* () {
       let appends = 0
       const w = yield* world(simple, {
@@ -493,7 +497,7 @@ describe("a store that fails elsewhere", () => {
     })
   )
 
-  it.effect("the stream of a run fails with it as well", () =>
+  check("the stream of a run fails with it as well", () =>
     Effect.gen(function* () {
       const { wrap } = faulty(3, "fails, and has written nothing")
       const w = yield* world(simple, { store: wrap })
@@ -514,7 +518,7 @@ describe("a store that fails elsewhere", () => {
     })
   )
 
-  it.effect("another driver that has gone on meanwhile: RunBusy, and its journal is left alone", () =>
+  check("another driver that has gone on meanwhile: RunBusy, and its journal is left alone", () =>
     Effect.gen(function* () {
       const w = yield* world([call("slow_read", { path: "a" }, { id: "a" }), text("done")])
       const fiber = yield* forked(w.in(Effect.flip(Agent.run(agent, "go", { runId: "r" }))))

@@ -4,6 +4,7 @@
  */
 import { expect, it } from "@effect/vitest"
 import * as Tool from "effect/ai/Tool"
+import * as Clock from "effect/Clock"
 import type * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
@@ -19,6 +20,7 @@ import type { Usage } from "../../src/run/Money.ts"
 import type { Of, RunEvent } from "../../src/run/RunEvent.ts"
 import type { Completed, RunExit } from "../../src/run/RunExit.ts"
 import type { RunState } from "../../src/run/RunState.ts"
+import { World } from "../../src/store/TimeLimit.ts"
 import * as Audit from "../../src/testing/Audit.ts"
 import { checkLaws, checkTranscript, checkWire } from "./laws.ts"
 
@@ -28,9 +30,13 @@ type Body = () => Generator<Effect.Effect<unknown, unknown, RunStore.RunStore | 
 
 const limitMs = 20_000
 
+/** Takes the clock of the test for that of the world: a store of its own that hangs is waited for by that. */
+export const inTestTime = <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
+  Effect.flatMap(Clock.Clock, (clock) => Effect.provideService(effect, World, clock))
+
 /** A test on the test clock with an empty store in memory. */
 export const check = (name: string, body: Body): void =>
-  it.effect(name, () => Effect.provide(Effect.gen(body), MemoryRunStore.layer), limitMs)
+  it.effect(name, () => Effect.provide(inTestTime(Effect.gen(body)), MemoryRunStore.layer), limitMs)
 
 /** The same on the real clock. */
 export const checkLive = (name: string, body: Body): void =>
