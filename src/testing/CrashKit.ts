@@ -103,9 +103,10 @@ export interface Options<RO, LE, RI, SE> extends Subject.Options<RO, LE, RI> {
  * is named in `silent`. The tools of a sub-agent tell for it.
  *
  * A call that is made after a lost model call has another idempotency key, for the turn is in it. Where a result, or what
- * took place, says the key itself, that is no difference, and neither are the tokens that it has: what was paid is compared
- * where the transcripts have the same letters, and else the number of turns alone. An id that a tool makes of its key, by a
- * hash of its own or a part of it, is a difference, and is reported as `transcript`: let the tool count, or say the whole key.
+ * took place, says the key itself, or the id of the run or of the call, that is no difference, and neither are the tokens
+ * that it has: what was paid is compared where the transcripts have the same letters, and else the number of turns alone.
+ * An id that a tool makes of its key, by a hash of its own or a part of it, is a difference, and is reported as `transcript`:
+ * let the tool count, or say the whole key.
  *
  * Time passes while a run is taken up, so whatever goes by the clock may come to something else. An operation goes on
  * meanwhile, and a look at it may be made again: have its fake end it before the first look, whenever that is.

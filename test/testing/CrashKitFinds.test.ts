@@ -75,6 +75,19 @@ describe("a tool", { timeout: patience }, () => {
     })
   )
 
+  it.effect("whose key is the id of its call is safe if it goes by that, and found out if not", () =>
+    Effect.gen(function* () {
+      const own = ({ callId }: ToolPolicy.Call) => callId
+      const tool = Work.annotate(Tool.Idempotent, true).annotate(ToolPolicy.IdempotencyKey, own)
+      const once = Effect.flatMap(CurrentCall.CurrentCall, ({ idempotencyKey }) =>
+        CrashKit.happenedOnce(idempotencyKey, "worked")
+      )
+      expect((yield* working(tool, () => Effect.as(once, "worked"))).broken).toEqual([])
+      const report = yield* working(tool, () => worked)
+      expect(found(report)).toContain("at_most_once crash in tool")
+    })
+  )
+
   it.effect("that changes the world, and says so, is safe", () =>
     Effect.gen(function* () {
       expect((yield* working(Work, () => worked)).broken).toEqual([])

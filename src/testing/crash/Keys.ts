@@ -1,7 +1,7 @@
 /**
- * Idempotency keys and ids of runs in what a run says. The turn is in a key, and a lost model call is a turn: the same call
- * has another key then. And runs that share a store have ids of their own. What says a key is compared by the call that it
- * is the key of, and what says the id of a run by its place. Pure.
+ * Idempotency keys and ids in what a run says. The turn is in a key, and may be in the id of a call, and a lost model call is
+ * a turn: the same call has another key then. And runs that share a store have ids of their own. What says a key is compared
+ * by the call that it is the key of, and what says the id of a run by its place. Pure.
  */
 import type { Message } from "../../run/Message.ts"
 import type { Stored } from "../../store/RunStore.ts"
@@ -37,25 +37,55 @@ const namesOf = (observation: Observation.Observation): ReadonlyMap<string, stri
   return names
 }
 
-const replaced = (text: string, names: ReadonlyArray<readonly [key: string, name: string]>): string =>
-  names.reduce((rest, [key, name]) => rest.replaceAll(key, () => name), text)
+// A call whose model has given it no id of its own is named by its turn.
+const ofTurn = /^\d+\.\d+(?:\.\d+)?$/
 
-/** The observation with what its keys and ids of runs stand for instead of them, in transcripts and in what took place. */
-export const named = (observation: Observation.Observation): Observation.Observation => {
+/** The ids of calls that are made of a turn. A call of a run and one of its child run may have the same. */
+const turnIdsOf = (observation: Observation.Observation): ReadonlyArray<string> =>
+  [...Parting.placesOf(observation).values()].flatMap(({ numbers }) =>
+    [...numbers.keys()].filter((id) => ofTurn.test(id))
+  )
+
+const numeral = /(?<![\w-]|\w[.:])\d+\.\d+(?:\.\d+)?(?![\w-]|[.:]\w)/g
+
+/** The same value with other texts in it. */
+const rewritten = <A>(value: A, rewrite: (text: string) => string): A =>
+  JSON.parse(JSON.stringify(value), (_, each) => (typeof each === "string" ? rewrite(each) : each))
+
+/** The same message, of the same calls, with other texts in it. */
+const inMessage = (message: Message, rewrite: (text: string) => string): Message => {
+  if (message.role === "tool") return { ...message, content: rewrite(message.content) }
+  if (message.role !== "assistant") return rewritten(message, rewrite)
+  const content = message.content.map((part) =>
+    part.type === "tool-call"
+      ? { ...part, params: rewritten(part.params, rewrite) }
+      : rewritten(part, rewrite)
+  )
+  return { ...message, content }
+}
+
+/**
+ * The observation, in transcripts and in what took place, with what is meant instead of its keys and ids of runs; and with
+ * no ids of calls that are made of a turn, here or in the `other` observation.
+ */
+export const named = (
+  observation: Observation.Observation,
+  other: Observation.Observation
+): Observation.Observation => {
   const names = [...namesOf(observation)].sort(([a], [b]) => b.length - a.length)
-  const escaped = names.map(([key, name]) => [JSON.stringify(key).slice(1, -1), name] as const)
-  const inMessages = (messages: ReadonlyArray<Message>): ReadonlyArray<Message> => {
-    const text = JSON.stringify(messages)
-    return escaped.some(([key]) => text.includes(key)) ? JSON.parse(replaced(text, escaped)) : messages
+  const turnIds = new Set([observation, other].flatMap(turnIdsOf))
+  const rewrite = (text: string): string => {
+    const rest = names.reduce((rest, [key, name]) => rest.replaceAll(key, () => name), text)
+    return rest.replaceAll(numeral, (id) => (turnIds.has(id) ? "the id of a call" : id))
   }
   const runs = new Map(
-    [...observation.runs].map(([id, { events, state }]): [string, Stored] => [
-      id,
-      { events, state: { ...state, messages: inMessages(state.messages) } }
-    ])
+    [...observation.runs].map(([id, { events, state }]): [string, Stored] => {
+      const messages = state.messages.map((message) => inMessage(message, rewrite))
+      return [id, { events, state: { ...state, messages } }]
+    })
   )
   const entries = observation.entries.map((entry) =>
-    entry._tag === "Happened" ? { ...entry, effect: replaced(entry.effect, names) } : entry
+    entry._tag === "Happened" ? { ...entry, effect: rewrite(entry.effect) } : entry
   )
   return { ...observation, runs, entries }
 }

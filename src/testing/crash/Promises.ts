@@ -222,7 +222,7 @@ export const judge = (
   after: Observation.Observation,
   strikes: ReadonlyArray<Strike>
 ): Verdict => {
-  const [undisturbed, disturbed] = [Keys.named(before), Keys.named(after)]
+  const [undisturbed, disturbed] = [Keys.named(before, after), Keys.named(after, before)]
   const { differences, parted } = Parting.compare(undisturbed, disturbed, strikes)
   const [first] = strikes
   const alike = parted.size === 0

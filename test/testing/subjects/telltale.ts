@@ -32,7 +32,8 @@ const telling = (name: string, ...calls: ReadonlyArray<(told: string) => Scripte
     return calls[turn]?.(lastToolResult) ?? Scripted.text(`Done: ${lastToolResult}`)
   })
 
-const pay = (told: string) => Scripted.call("pay", { note: told })
+// Always the same id, which a call has only once: the others are named by their turn.
+const pay = (told: string) => Scripted.call("pay", { note: told }, { id: "pay" })
 const have = (told: string) => Scripted.call("have_paid", { task: told })
 
 const prices = PriceBook.layer({ teller: { input: 2, output: 12 }, helper: { input: 2, output: 12 } })
