@@ -23,7 +23,6 @@ import { type Agent, definitionOf } from "./AgentHandle.ts"
 import { ambient } from "./Ambient.ts"
 import * as Asked from "./Asked.ts"
 import * as Cancel from "./Cancel.ts"
-import { Drain } from "./Drain.ts"
 import * as HostLog from "./HostLog.ts"
 import { appendTimeout, type Watcher } from "./Journal.ts"
 import * as Live from "./Live.ts"
@@ -129,9 +128,7 @@ export const make = Effect.fnUntraced(function* <R>(
 
   /** Runs something with what is around the host alone, except that it may be given a store of its own. */
   const here = <A, E>(effect: Effect.Effect<A, E, unknown>, given = store): Effect.Effect<A, E> =>
-    Effect.updateContext(ambient(effect), () =>
-      Context.add(Context.add(context, Drain, drain), RunStore, given)
-    )
+    Effect.updateContext(ambient(effect), () => Context.add(context, RunStore, given))
 
   /** The budget that a run shares, as the host says; `undefined` is the one around it, if there is one. */
   const poolOf = (run: Hosted): Effect.Effect<Pool | undefined, RunStoreError | InvalidLimits> => {
@@ -187,6 +184,7 @@ export const make = Effect.fnUntraced(function* <R>(
           // A stream costs more than a whole reply, and shows nothing where nobody looks.
           isStreamed: () => live.isAttached(runId),
           watcher: watcherOf(driver),
+          drain,
           sent,
           isWanted: (run) => {
             if (driver.asked !== how || !isWanted(how, run)) return false

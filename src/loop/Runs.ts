@@ -20,6 +20,7 @@ import {
 import { inWorldTime } from "../store/TimeLimit.ts"
 import * as Allowances from "./Allowances.ts"
 import { ambient } from "./Ambient.ts"
+import { apart } from "./Apart.ts"
 import * as Asked from "./Asked.ts"
 import * as Cancel from "./Cancel.ts"
 import { completed, type Definition, limitsOf, ready } from "./Definition.ts"
@@ -148,7 +149,7 @@ export const run = (
     const { job, start } = yield* opening(definition, runId, input, options, around)
     const stopped = yield* Session.start(job, start, lease, around.watcher)
     return yield* finish(lease, definition, stopped, around)
-  }).pipe(Effect.scoped, definition.provided, ambientFailures<Finished, Failures>)
+  }).pipe(Effect.scoped, definition.provided, apart(around), ambientFailures<Finished, Failures>)
 
 /** Takes a stored run up again. */
 export const resume = (
@@ -165,7 +166,7 @@ export const resume = (
     if (around.isWanted?.(stored.state) === false) return yield* Effect.interrupt
     const stopped = yield* takeUp(lease, definition, stored, options, around, sent)
     return yield* finish(lease, definition, stopped, around)
-  }).pipe(Effect.scoped, definition.provided, ambientFailures<Finished, Failures>)
+  }).pipe(Effect.scoped, definition.provided, apart(around), ambientFailures<Finished, Failures>)
 
 /** Fails as a resume of a run would that stands as it does now, before anything is done. */
 export const check = (

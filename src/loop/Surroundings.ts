@@ -1,6 +1,7 @@
 /**
  * Who else has to do with a run that is driven: who watches it, and the run above it.
  */
+import type * as Deferred from "effect/Deferred"
 import type { Parent } from "../run/RunEvent.ts"
 import type { RunState } from "../run/RunState.ts"
 import type { Allowance } from "./ChildRun.ts"
@@ -16,6 +17,8 @@ export interface Surroundings {
   readonly allowance?: Allowance | undefined
   /** Whether a stored run is still to be taken up as it stands now that nobody else can: somebody may have stopped it. */
   readonly isWanted?: ((run: RunState) => boolean) | undefined
+  /** Done when the run and those below it have to leave off; see `Drain`. One below another is told with that. */
+  readonly drain?: Deferred.Deferred<void> | undefined
   /** The last Stop that the run has been sent, if that is known; see `Cancel.lastSent`. */
   readonly sent?: number | undefined
 }
