@@ -1347,7 +1347,7 @@ describe("a stored run", () => {
         const { findings } = yield* audited("run", { ...store, summary: () => summary })
         expect(findings).toEqual([
           {
-            law: 8,
+            law: 9,
             runId: "run",
             seq: asked.length - 1,
             problem: expect.stringMatching(
@@ -1360,7 +1360,7 @@ describe("a stored run", () => {
       const approvals = right.approvals.map((call) => ({ ...call, args: { path: "harmless" } }))
       const lower = Effect.succeed({ ...right, approvals })
       const { findings } = yield* audited("run", { ...store, summary: () => lower })
-      expect(findings).toMatchObject([{ law: 8, problem: expect.stringContaining("harmless") }])
+      expect(findings).toMatchObject([{ law: 9, problem: expect.stringContaining("harmless") }])
     })
   )
 
@@ -1370,7 +1370,7 @@ describe("a stored run", () => {
       const { findings } = yield* audited("run", { ...store, list: () => Effect.succeed([]) })
       expect(findings).toMatchObject([
         {
-          law: 8,
+          law: 9,
           runId: "run",
           problem: expect.stringMatching(/^the run is not listed as .*interrupted \(approval\)$/)
         }

@@ -53,7 +53,7 @@ const missing = Effect.fnUntraced(function* ({ agent, reason, runId, startedAt, 
   return lists
 })
 
-/** Law 8, for a run of which this is the journal, or was when it was read. */
+/** Law 9, for a run of which this is the journal, or was when it was read. */
 export const check = Effect.fnUntraced(function* (journal: Journal) {
   const store = yield* RunStore
   const [first] = journal
@@ -68,5 +68,5 @@ export const check = Effect.fnUntraced(function* (journal: Journal) {
   const problems = [...differences(summary, is)]
   const unlisted = yield* missing(is)
   if (unlisted.length > 0 && (yield* store.summary(runId)).seq === summary.seq) problems.push(...unlisted)
-  return problems.map((problem): Finding => ({ ...broken(8, problem), runId, seq: state.seq - 1 }))
+  return problems.map((problem): Finding => ({ ...broken(9, problem), runId, seq: state.seq - 1 }))
 })

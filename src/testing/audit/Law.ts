@@ -2,7 +2,7 @@
  * The laws that a journal is held to, and how a breach of one is told.
  */
 
-/** The laws, by number. */
+/** The laws, by number. The eighth, that what is written grows no faster than the turns, is not for one journal to break. */
 export const laws = {
   1: "Nothing is sent to a model, and no tool is run, before its claim is written down.",
   2: "A call is executed at most once, unless its tool may be repeated; what was cut off is never quietly run again.",
@@ -11,7 +11,7 @@ export const laws = {
   5: "One driver writes at a time: the events are one unbroken sequence.",
   6: "A run costs its turns, its lost model calls and its children, exactly, and nothing follows its end.",
   7: "Nothing begins for which a limit leaves no room.",
-  8: "What is told of a run without its journal, in its summary and in lists, is what the journal says."
+  9: "What is told of a run without its journal, in its summary and in lists, is what the journal says."
 } as const
 
 /** The number of a law. */

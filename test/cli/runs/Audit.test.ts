@@ -81,7 +81,7 @@ describe("checkrein runs audit", () => {
     expect(ended.stdout.split("\n")).toEqual([
       expect.stringMatching(/the laws are broken once/),
       "",
-      "Law 8: What is told of a run without its journal, in its summary and in lists, is what the journal says.",
+      "Law 9: What is told of a run without its journal, in its summary and in lists, is what the journal says.",
       expect.stringMatching(
         /^ {2}event \d+: the summary of the run says "failed" for its status, and the journal "completed"$/
       )
