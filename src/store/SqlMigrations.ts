@@ -22,6 +22,23 @@ const newestIn = (sql: SqlClient.SqlClient, table: string) =>
     ([row]) => row?.newest ?? 0
   )
 
+// With SQL_ASCII the server keeps the very bytes that it is sent, and those are UTF-8.
+const encodings = new Set(["UTF8", "SQL_ASCII"])
+
+/** A database in an encoding that has not every letter would refuse what a tool or a model says in mid-run. */
+const refuseEncoding = (sql: SqlClient.SqlClient) =>
+  sql.onDialectOrElse({
+    pg: () =>
+      Effect.flatMap(sql<{ server_encoding: string }>`SHOW server_encoding`, ([row]) => {
+        const encoding = row?.server_encoding ?? ""
+        const problem = `the database is encoded in ${encoding}, which has not every letter; make one with ENCODING 'UTF8'`
+        return encodings.has(encoding)
+          ? Effect.void
+          : Effect.fail(new RunStoreError({ runId: "", kind: "unavailable", problem }))
+      }),
+    orElse: () => Effect.void
+  })
+
 type Migrations = Parameters<typeof Migrator.fromRecord>[0]
 
 /** Runs the migrations that the database has not had, in order; `table` is where it keeps those that it has. */
@@ -31,6 +48,7 @@ export const run = (
 ): Effect.Effect<void, RunStoreError, SqlClient.SqlClient> =>
   Effect.gen(function* () {
     const sql = (yield* SqlClient.SqlClient).withoutTransforms()
+    yield* refuseEncoding(sql)
     yield* Migrator.make({})({ loader: Migrator.fromRecord(migrations), table })
     yield* refuseNewer(yield* newestIn(sql, table), Object.keys(migrations).length)
   }).pipe(

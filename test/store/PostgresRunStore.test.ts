@@ -1,4 +1,5 @@
 /** What a store on Postgres says when the server refuses to write, and what its commits wait for. */
+import { randomBytes } from "node:crypto"
 import { expect, it } from "@effect/vitest"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
@@ -6,9 +7,9 @@ import * as Layer from "effect/Layer"
 import type * as Scope from "effect/Scope"
 import * as SqlClient from "effect/sql/SqlClient"
 import * as Postgres from "../../src/store/Postgres.ts"
-import type { RunStore } from "../../src/store/RunStore.ts"
+import { RunStore } from "../../src/store/RunStore.ts"
 import * as SqlRunStore from "../../src/store/SqlRunStore.ts"
-import { append, cancel, eventsFrom, summary } from "../../src/testing/conformance/Samples.ts"
+import { append, cancel, event, eventsFrom, summary } from "../../src/testing/conformance/Samples.ts"
 import { describePostgres, url } from "./postgres.ts"
 
 const clientOf = (url: string) =>
@@ -145,6 +146,56 @@ describePostgres("what an append has to survive", () => {
       expect(yield* observe("on")).toEqual(["off", "on", "off", "on"])
       expect(yield* observe("off")).toEqual(["off", "on", "off", "on"])
       expect(yield* observe("local")).toEqual(["off", "local", "off", "local"])
+    })
+  )
+})
+
+describePostgres("a database", () => {
+  /** The URL of a database in this encoding. */
+  const encoded = Effect.fnUntraced(function* (encoding: string) {
+    const at = new URL(yield* url)
+    const name = `checkrein_${randomBytes(6).toString("hex")}`
+    const server = at.href
+    const execute = (statement: string) =>
+      Effect.orDie(
+        Effect.provide(
+          SqlClient.SqlClient.use((sql) => sql.unsafe(statement)),
+          Postgres.layer({ url: server }),
+          { local: true }
+        )
+      )
+    const how = `TEMPLATE template0 ENCODING '${encoding}' LC_COLLATE 'C' LC_CTYPE 'C'`
+    yield* Effect.acquireRelease(execute(`CREATE DATABASE ${name} ${how}`), () =>
+      execute(`DROP DATABASE ${name} WITH (FORCE)`)
+    )
+    at.pathname = `/${name}`
+    at.searchParams.delete("options")
+    return at.href
+  })
+  const opened = (where: string) =>
+    Effect.provide(
+      RunStore.use((store) =>
+        Effect.andThen(
+          store.append({ ...append("письмо 🗑", 0), events: [event("письмо 🗑", 0, "отправлено 🗑")] }),
+          store.read("письмо 🗑")
+        )
+      ),
+      Postgres.runStore({ url: where })
+    )
+
+  it.live("whose encoding has not every letter is refused when it is opened", () =>
+    Effect.gen(function* () {
+      expect(yield* Effect.flip(opened(yield* encoded("LATIN1")))).toMatchObject({
+        _tag: "RunStoreError",
+        kind: "unavailable",
+        problem: expect.stringContaining("encoded in LATIN1")
+      })
+    })
+  )
+
+  it.live("that keeps the bytes as they are keeps every letter", () =>
+    Effect.gen(function* () {
+      expect(yield* opened(yield* encoded("SQL_ASCII"))).toMatchObject([{ content: "отправлено 🗑" }])
     })
   )
 })
