@@ -152,7 +152,7 @@ export const make = <
     limits: options.limits === undefined ? {} : options.limits,
     policy: Policy.fromInput(options.policy),
     stopWhen: stopWhen === undefined ? [] : typeof stopWhen === "function" ? [stopWhen] : stopWhen,
-    provided: (effect) => effect
+    provided: () => Effect.context<never>()
   })
 }
 
@@ -160,8 +160,10 @@ export const make = <
  * Provides an agent with a layer: a cheaper model for a sub-agent, say, or its tools' handlers. A model in it is priced by
  * the `Model.ModelName` that comes with it, and never by that of the model around it.
  *
- * The layer is built anew for each run and closed when that ends. What runs share, such as a `BudgetPool` or a pool of
- * connections, belongs around them: `Effect.provide` around all of them, or around `RunHost.layer`.
+ * The layer is built anew for each run and closed when that ends. Building it takes of the run's `time`, and a Stop of the
+ * run ends it; for closing it has the `interruptGrace` of the agent's policy, after which the run returns without it and the
+ * log says so. What runs share, such as a `BudgetPool` or a pool of connections, belongs around them: `Effect.provide`
+ * around all of them, or around `RunHost.layer`. So does their `RunStore`: one in the layer is not that of the run.
  *
  * @example
  * ```ts
@@ -179,7 +181,7 @@ export const provide =
     const definition = definitionOf(self)
     return fromDefinition({
       ...definition,
-      provided: (effect) => Provided.within(definition.provided(effect), layer)
+      provided: (scope) => Provided.within(definition.provided(scope), layer, scope)
     })
   }
 

@@ -4,6 +4,8 @@
 import * as Cause from "effect/Cause"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import * as Result from "effect/Result"
 import * as Stream from "effect/Stream"
 import type { Cancel, Numbered } from "../run/Command.ts"
 import type { Ending } from "../run/NextStep.ts"
@@ -101,3 +103,12 @@ export const toObey = (
   const others = isOpen(state) || isRevoked ? 0 : sent
   return among(commands, (cancel, id) => id > (isFromParent(cancel.reason) ? sent : others))
 }
+
+/** Waits until a run that somebody has taken up is sent a Stop that has to be obeyed, and yields its reason. */
+export const sentTo = Effect.fnUntraced(function* (state: RunState, taken: Parameters<typeof toObey>[2]) {
+  const store = yield* RunStore
+  const stops = Stream.filterMap(store.watchInbox(state.runId, state.inbox), (command) =>
+    Result.fromNullishOr(toObey(state, [command], taken)?.reason, () => command)
+  )
+  return Option.getOrThrow(yield* Stream.runHead(Stream.concat(stops, Stream.never)))
+})

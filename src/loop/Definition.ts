@@ -4,9 +4,11 @@
 import * as LanguageModel from "effect/ai/LanguageModel"
 import * as Model from "effect/ai/Model"
 import * as Telemetry from "effect/ai/Telemetry"
+import type * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import type * as Schema from "effect/Schema"
+import type * as Scope from "effect/Scope"
 import * as RunSpans from "../observe/RunSpans.ts"
 import { PriceBook } from "../provider/PriceBook.ts"
 import { CapsOutput } from "../provider/RequestParams.ts"
@@ -37,8 +39,8 @@ export interface Definition {
   readonly limits: Limits.LimitsInput
   readonly policy: Policy.Policy
   readonly stopWhen: ReadonlyArray<(state: RunState) => string | undefined>
-  /** Provides what `Agent.provide` was given. */
-  readonly provided: <A, E>(effect: Effect.Effect<A, E, unknown>) => Effect.Effect<A, unknown, unknown>
+  /** Builds what `Agent.provide` was given, and yields what a run sees then: that, and what is around it. */
+  readonly provided: (scope: Scope.Scope) => Effect.Effect<Context.Context<never>, unknown, unknown>
 }
 
 /** Reads a run's result as the agent's output. */

@@ -44,7 +44,8 @@ export interface PolicyInput {
   readonly operations?: "detach" | "cancel" | { readonly grace: Duration.Input } | undefined
   /**
    * How long a tool or a model call that was interrupted, at a time limit or by a Stop, may take to clean up before the
-   * run goes on without it and says that it may still be running. Default 5 seconds. Sub-agents take what theirs need.
+   * run goes on without it and says that it may still be running. So long may close what the agent brings with
+   * `Agent.provide`, too. Default 5 seconds. Sub-agents take what theirs need.
    */
   readonly interruptGrace?: Duration.Input | undefined
 }

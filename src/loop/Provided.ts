@@ -7,6 +7,7 @@ import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
+import type * as Scope from "effect/Scope"
 import { CapsOutput } from "../provider/RequestParams.ts"
 import { ambient } from "./Ambient.ts"
 
@@ -19,18 +20,17 @@ const withoutModel = Context.omit(
 )
 
 /**
- * Runs an effect with what a layer provides. A model in it stands for itself: the name, the
+ * Builds a layer, and runs an effect with what it provides. A model in it stands for itself: the name, the
  * provider and the output cap around the effect are those of another model.
  */
 export const within = <A, E, RO, LE, RI>(
   effect: Effect.Effect<A, E, unknown>,
-  layer: Layer.Layer<RO, LE, RI>
+  layer: Layer.Layer<RO, LE, RI>,
+  scope: Scope.Scope
 ): Effect.Effect<A, E | LE, RI> =>
-  Effect.scopedWith((scope) =>
-    Effect.flatMap(Layer.buildWithScope(layer, scope), (given) => {
-      const bringsModel = Option.isSome(Context.getOption(given, LanguageModel.LanguageModel))
-      return Effect.updateContext(ambient(effect), (around: Context.Context<never>) =>
-        Context.merge(bringsModel ? withoutModel(around) : around, given)
-      )
-    })
-  )
+  Effect.flatMap(Layer.buildWithScope(layer, scope), (given) => {
+    const bringsModel = Option.isSome(Context.getOption(given, LanguageModel.LanguageModel))
+    return Effect.updateContext(ambient(effect), (around: Context.Context<never>) =>
+      Context.merge(bringsModel ? withoutModel(around) : around, given)
+    )
+  })

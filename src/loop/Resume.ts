@@ -20,7 +20,7 @@ import { now } from "./Now.ts"
 import * as PoolClaims from "./PoolClaims.ts"
 import { AgentMismatch, NoBudgetPool } from "./Refused.ts"
 import * as Session from "./Session.ts"
-import { alone, type Surroundings } from "./Surroundings.ts"
+import type { Surroundings } from "./Surroundings.ts"
 
 /** How a stopped run is taken up again. */
 export interface ResumeOptions {
@@ -37,7 +37,7 @@ export const mismatch = (definition: Definition, runId: string, problem: string)
   new AgentMismatch({ runId, agent: definition.name, problem })
 
 /** The limits with which a run goes on, where they are not those that it had. */
-const changedLimits = Effect.fnUntraced(function* (
+export const changedLimits = Effect.fnUntraced(function* (
   definition: Definition,
   state: RunState,
   limits: LimitsInput | undefined,
@@ -53,8 +53,10 @@ const changedLimits = Effect.fnUntraced(function* (
 })
 
 /** A run to take up. */
-interface Found {
+export interface Found {
   readonly state: RunState
+  /** How long it was waited for what its agent brings, in milliseconds: that is the run's time. */
+  readonly waitedMs?: number | undefined
   readonly last?: PoolClaims.LastAttempt | undefined
   /** The shared budget that it spends from. */
   readonly pool?: string | undefined
@@ -84,14 +86,38 @@ const canSettle = Effect.fnUntraced(function* (state: RunState) {
   return lookUp || (yield* LeftUnknown.resolutions(state)).length > 0
 })
 
-/** Whether a run has come to an end that this caller cannot have it go on from. */
-const isOver = (state: RunState, { force = false }: ResumeOptions, { parent }: Surroundings): boolean =>
-  state.status === "failed" ? !force : parent !== undefined && cancelledAlone(state)
+/** Fails if a stored run is not one that may be taken up here. */
+export const mayTakeUp = Effect.fnUntraced(function* (
+  definition: Definition,
+  state: RunState,
+  { parent }: Surroundings
+) {
+  if (state.agent !== definition.name) {
+    return yield* mismatch(definition, state.runId, `it is a run of ${state.agent}`)
+  }
+  if (
+    parent !== undefined &&
+    (state.parent?.runId !== parent.runId || state.parent.callId !== parent.callId)
+  ) {
+    return yield* mismatch(definition, state.runId, `it was not started by call ${parent.callId}`)
+  }
+  // Whatever else a driver starts has the digest that it has just made of it.
+  if (state.status !== "completed") yield* intact(state)
+})
+
+/** Whether a stored run stays as it is, for this caller. */
+export const isOver = (
+  state: RunState,
+  { force = false }: ResumeOptions,
+  { parent }: Surroundings
+): boolean =>
+  state.status === "completed" ||
+  (state.status === "failed" ? !force : parent !== undefined && cancelledAlone(state))
 
 /** What a stored run goes on with: its agent made ready, and the limits that are changed. */
-const goingOn = Effect.fnUntraced(function* (
+export const goingOn = Effect.fnUntraced(function* (
   definition: Definition,
-  { pool, state }: Found,
+  { pool, state }: Pick<Found, "pool" | "state">,
   { limits }: ResumeOptions,
   around: Surroundings
 ) {
@@ -102,48 +128,25 @@ const goingOn = Effect.fnUntraced(function* (
   return { changed, job }
 })
 
-/** Fails as taking up a run would that stands like this, before anything is done. */
-export const check = Effect.fnUntraced(function* (
-  definition: Definition,
-  stored: Found,
-  options: ResumeOptions
-) {
-  const { state } = stored
-  if (state.status === "completed") return
-  yield* intact(state)
-  if (!isOver(state, options, alone)) yield* goingOn(definition, stored, options, alone)
-})
-
 /** Takes a stored run up and drives it until it stops. One that is over, for this caller, stays as it is. */
 export const takeUp = Effect.fnUntraced(function* (
   lease: Lease,
   definition: Definition,
-  stored: Found,
+  { last, pool, state: stored, waitedMs = 0 }: Found,
   options: ResumeOptions,
   around: Surroundings,
   sent: number
 ) {
-  const { last, state } = stored
-  if (state.agent !== definition.name) {
-    return yield* mismatch(definition, state.runId, `it is a run of ${state.agent}`)
-  }
+  if (stored.status === "completed") return stored
   const { parent } = around
-  if (
-    parent !== undefined &&
-    (state.parent?.runId !== parent.runId || state.parent.callId !== parent.callId)
-  ) {
-    return yield* mismatch(definition, state.runId, `it was not started by call ${parent.callId}`)
-  }
-  if (state.status === "completed") return state
-  // Whatever else a driver starts has the digest that it has just made of it.
-  yield* intact(state)
-  if (isOver(state, options, around)) {
+  const state = waitedMs === 0 ? stored : { ...stored, elapsedMs: stored.elapsedMs + waitedMs }
+  if (isOver(stored, options, around)) {
     const stays = LeftUnknown.endingOf(state)
-    if (stays === undefined || parent === undefined || !(yield* canSettle(state))) return state
+    if (stays === undefined || parent === undefined || !(yield* canSettle(state))) return stored
     const job = yield* ready(definition, around.isStreamed, state.limits)
     return yield* Session.resume(job, state, { last, sent, stays }, lease, around.watcher)
   }
-  const { changed, job } = yield* goingOn(definition, stored, options, around)
+  const { changed, job } = yield* goingOn(definition, { pool, state }, options, around)
   const withParent = parent !== undefined
   const resumption = { last, limits: changed, message: options.message, sent, withParent }
   return yield* Session.resume(job, state, resumption, lease, around.watcher)

@@ -72,9 +72,22 @@ export const within = (runId: string, { belowMs }: Journal.Spent = { belowMs: 0 
 
 // --- a run that nobody drives ---------------------------------------------------------------------------------------
 
-const stopTree = Effect.fnUntraced(function* (state: RunState.RunState, ending: Ending, lease: Lease) {
-  const news = yield* useBelow(state, (childId) => stopWherever(childId, stoppedWith(state.runId)))
-  const journal = yield* Journal.retake(state, lease, news)
+/**
+ * Ends a run that whoever has its lease cannot drive, or does not want to, and the runs below it before it. `last` is its
+ * last model call, `news` what is to be written down besides.
+ */
+export const stopTaken = Effect.fnUntraced(function* (
+  lease: Lease,
+  state: RunState.RunState,
+  last: PoolClaims.LastAttempt | undefined,
+  ending: Ending,
+  news: ReadonlyArray<Body> = []
+) {
+  const pool = Option.getOrUndefined(yield* Effect.serviceOption(BudgetPool))
+  // If the pool cannot be told now it is told when the run is taken up again.
+  yield* Effect.ignore(PoolClaims.settleAgain({ pool }, last), { log: "Warn" })
+  const below = yield* useBelow(state, (childId) => stopWherever(childId, stoppedWith(state.runId)))
+  const journal = yield* Journal.retake(state, lease, [...news, ...below])
   yield* journal.commit(stopped(journal, ending, []))
   return journal.state()
 })
@@ -93,10 +106,7 @@ const stopUnbounded: (
       if (leavesWord && state.status !== "completed") yield* store.send(runId, { type: "cancel", reason })
       return state
     }
-    const pool = Option.getOrUndefined(yield* Effect.serviceOption(BudgetPool))
-    // If the pool cannot be told now it is told when the run is taken up again.
-    yield* Effect.ignore(PoolClaims.settleAgain({ pool }, PoolClaims.lastOf(events)), { log: "Warn" })
-    return yield* stopTree(state, Cancel.endingFor(reason), lease)
+    return yield* stopTaken(lease, state, PoolClaims.lastOf(events), Cancel.endingFor(reason))
   },
   Effect.scoped
 )

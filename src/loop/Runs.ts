@@ -4,10 +4,13 @@
 import { randomUUID } from "node:crypto"
 import type * as LanguageModel from "effect/ai/LanguageModel"
 import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
 import type { LimitsInput } from "../run/Limits.ts"
 import type { Message } from "../run/Message.ts"
+import type { Body } from "../run/RunEvent.ts"
 import * as RunExit from "../run/RunExit.ts"
 import type { RunState } from "../run/RunState.ts"
+import { BudgetPool } from "../store/BudgetPool.ts"
 import * as Names from "../store/Names.ts"
 import {
   type Lease,
@@ -22,6 +25,7 @@ import * as Allowances from "./Allowances.ts"
 import { ambient } from "./Ambient.ts"
 import { apart } from "./Apart.ts"
 import * as Asked from "./Asked.ts"
+import * as Brought from "./Brought.ts"
 import * as Cancel from "./Cancel.ts"
 import { completed, type Definition, limitsOf, ready } from "./Definition.ts"
 import type { Job } from "./Job.ts"
@@ -29,7 +33,18 @@ import { now } from "./Now.ts"
 import { ifStored } from "./Orphans.ts"
 import * as PoolClaims from "./PoolClaims.ts"
 import { type Refused, RunNotCompleted } from "./Refused.ts"
-import { check as checkStored, found, heed, mismatch, type ResumeOptions, takeUp } from "./Resume.ts"
+import {
+  changedLimits,
+  type Found,
+  found,
+  goingOn,
+  heed,
+  isOver,
+  mayTakeUp,
+  mismatch,
+  type ResumeOptions,
+  takeUp
+} from "./Resume.ts"
 import * as RunEnd from "./RunEnd.ts"
 import * as Session from "./Session.ts"
 import { alone, type Surroundings } from "./Surroundings.ts"
@@ -54,6 +69,14 @@ export interface RunOptions {
   readonly tags?: ReadonlyArray<string> | undefined
 }
 
+/** Who drives a run of what agent, and by what right. */
+interface Driving {
+  readonly lease: Lease
+  readonly definition: Definition
+  readonly bring: Brought.Bring
+  readonly around: Surroundings
+}
+
 type Finished = RunExit.Completed<unknown>
 /** How it fails that no run has started or gone on. */
 type Outside = RunBusy | RunStoreError | Refused
@@ -71,43 +94,53 @@ const transcriptOf = Effect.fnUntraced(function* (runId: string) {
 const sharesMoney = (job: Job) =>
   Effect.match(PoolClaims.ofMoney(job), { onFailure: () => true, onSuccess: (pool) => pool !== undefined })
 
-/** What is known of a run before its first event, and its agent made ready. */
-const opening = Effect.fnUntraced(function* (
+/** The limits of a new run. */
+const ownLimits = Effect.fnUntraced(function* (
   definition: Definition,
+  { limits }: RunOptions,
+  { allowance }: Surroundings
+) {
+  const own = yield* limitsOf(definition, limits)
+  return allowance === undefined ? own : Allowances.within(own, allowance, yield* now)
+})
+
+/** What is known of a run before its first event. */
+const startOf = Effect.fnUntraced(function* (
+  { instructions }: Definition,
   runId: string,
   input: string | ReadonlyArray<Message>,
   options: RunOptions,
-  around: Surroundings
+  { parent }: Surroundings,
+  { limits, waitedMs }: Pick<Session.Start, "limits" | "waitedMs">
 ) {
-  const own = yield* limitsOf(definition, options.limits)
-  const { allowance } = around
-  const limits = allowance === undefined ? own : Allowances.within(own, allowance, yield* now)
-  const job = yield* ready(definition, around.isStreamed, limits)
   const earlier = options.after === undefined ? [] : yield* transcriptOf(options.after)
   const system: ReadonlyArray<Message> =
-    definition.instructions === undefined ? [] : [{ role: "system", content: definition.instructions }]
+    instructions === undefined ? [] : [{ role: "system", content: instructions }]
   const asked = yield* Asked.messages(runId, input)
+  const messages = [...system, ...earlier, ...asked]
+  const { after, tags } = options
+  return { runId, messages, limits, parent, after, tags, waitedMs } satisfies Session.Start
+})
+
+/** An agent made ready for a run that begins. */
+const readyFor = Effect.fnUntraced(function* (
+  definition: Definition,
+  { isStreamed, parent }: Surroundings,
+  { limits, runId }: Pick<Session.Start, "limits" | "runId">
+) {
+  const job = yield* ready(definition, isStreamed, limits)
   const isTimed = limits.timeMs !== undefined || limits.deadline !== undefined
-  const isUnlimited = limits.usd === undefined && !isTimed && around.parent === undefined
+  const isUnlimited = limits.usd === undefined && !isTimed && parent === undefined
   if (isUnlimited && !(yield* sharesMoney(job))) {
     yield* Effect.logWarning(
       `run ${runId} of ${definition.name} has no limit of money or time: set \`usd\` or \`time\` in its limits`
     )
   }
-  const messages = [...system, ...earlier, ...asked]
-  const { after, tags } = options
-  const start: Session.Start = { runId, messages, limits, parent: around.parent, after, tags }
-  return { job, start }
+  return job
 })
 
 /** The answer of a run that has stopped, or how it fails to give one. */
-const finish = Effect.fnUntraced(function* (
-  lease: Lease,
-  definition: Definition,
-  stopped: RunState,
-  around: Surroundings
-) {
-  const run = yield* heed(lease, definition, stopped, around)
+const answerOf = Effect.fnUntraced(function* (definition: Definition, run: RunState) {
   if (run.status === "completed") return yield* completed(definition, run)
   // A Stop of the fiber does not come here. What was cancelled before it was driven, or left by its driver, is one too.
   if (run.reason === "cancelled") return yield* Effect.failCause(Cancel.interruption(run.detail ?? ""))
@@ -118,6 +151,10 @@ const finish = Effect.fnUntraced(function* (
     Effect.die(new Error(`run ${run.runId} has stopped as ${run.status}, without a reason`))
 })
 
+/** The same, when whatever it was told meanwhile is heeded. */
+const finish = (lease: Lease, definition: Definition, stopped: RunState, around: Surroundings) =>
+  Effect.flatMap(heed(lease, definition, stopped, around), (run) => answerOf(definition, run))
+
 /** The id that a run is given, if it may have it. That of a sub-agent's run is made of its parent's, and is longer. */
 const givenId = ({ runId }: RunOptions, { parent }: Surroundings) => {
   const refused =
@@ -127,6 +164,71 @@ const givenId = ({ runId }: RunOptions, { parent }: Surroundings) => {
 
 type Erased<A, E> = Effect.Effect<A, E, LanguageModel.LanguageModel | RunStore>
 
+/** Starts a run that is not stored. */
+const begin = Effect.fnUntraced(function* (
+  { around, bring, definition, lease }: Driving,
+  runId: string,
+  input: string | ReadonlyArray<Message>,
+  options: RunOptions
+) {
+  const limits = yield* ownLimits(definition, options, around)
+  const came = yield* bring({ runId, limits, elapsedMs: 0, stopped: lease.lost })
+  const { waitedMs } = came
+  if (came._tag === "Ended") {
+    const start = yield* startOf(definition, runId, input, options, around, { limits, waitedMs })
+    const { contract, name: agent } = definition
+    const pool = Option.getOrUndefined(yield* Effect.serviceOption(BudgetPool))
+    const known = { agent, contract, pool }
+    const ended = yield* Session.end(known, start, lease, around.watcher, came.ending)
+    return yield* answerOf(definition, ended)
+  }
+  return yield* came.here(
+    Effect.gen(function* () {
+      const job = yield* readyFor(came.definition, around, { runId, limits })
+      const start = yield* startOf(definition, runId, input, options, around, { limits, waitedMs })
+      const stopped = yield* Session.start(job, start, lease, around.watcher)
+      return yield* finish(lease, came.definition, stopped, around)
+    })
+  )
+})
+
+/** Takes up a stored run. */
+const goOn = Effect.fnUntraced(function* (
+  { around, bring, definition, lease }: Driving,
+  run: Found,
+  options: ResumeOptions,
+  sent: number
+) {
+  const { state } = run
+  const { elapsedMs, runId } = state
+  yield* mayTakeUp(definition, state, around)
+  const withParent = around.parent !== undefined
+  const stays = isOver(state, options, around)
+  const changed = stays
+    ? undefined
+    : yield* changedLimits(definition, state, options.limits, around.allowance)
+  const came = yield* bring({
+    runId,
+    elapsedMs,
+    limits: stays ? {} : (changed ?? state.limits),
+    stopped: stays ? lease.lost : Effect.raceFirst(Cancel.sentTo(state, { sent, withParent }), lease.lost)
+  })
+  const { waitedMs } = came
+  if (came._tag === "Ended") {
+    const news: ReadonlyArray<Body> =
+      changed === undefined ? [] : [{ type: "limits_changed", limits: changed }]
+    const waited = { ...state, elapsedMs: elapsedMs + waitedMs }
+    const ending = RunEnd.stopTaken(lease, waited, run.last, came.ending, news)
+    return yield* answerOf(definition, yield* RunEnd.within(runId)(ending))
+  }
+  return yield* came.here(
+    Effect.gen(function* () {
+      const stopped = yield* takeUp(lease, came.definition, { ...run, waitedMs }, options, around, sent)
+      return yield* finish(lease, came.definition, stopped, around)
+    })
+  )
+})
+
 /** Starts a run, or takes it up where it is if one of this id is stored. */
 export const run = (
   definition: Definition,
@@ -134,22 +236,20 @@ export const run = (
   options: RunOptions,
   around: Surroundings
 ): Erased<Finished, Failures> =>
-  Effect.gen(function* () {
-    const store = yield* RunStore
-    const given = yield* givenId(options, around)
-    const runId = given ?? randomUUID()
-    const sent = given === undefined ? 0 : yield* Cancel.lastSent(runId)
-    const lease = yield* store.lease(runId)
-    const stored = given === undefined ? undefined : yield* ifStored(load(given))
-    if (stored !== undefined) {
-      const { limits } = options
-      const stopped = yield* takeUp(lease, definition, found(stored), { limits }, around, sent)
-      return yield* finish(lease, definition, stopped, around)
-    }
-    const { job, start } = yield* opening(definition, runId, input, options, around)
-    const stopped = yield* Session.start(job, start, lease, around.watcher)
-    return yield* finish(lease, definition, stopped, around)
-  }).pipe(Effect.scoped, definition.provided, apart(around), ambientFailures<Finished, Failures>)
+  Brought.lend(definition, (bring) =>
+    Effect.gen(function* () {
+      const store = yield* RunStore
+      const given = yield* givenId(options, around)
+      const runId = given ?? randomUUID()
+      const sent = given === undefined ? 0 : yield* Cancel.lastSent(runId)
+      const lease = yield* store.lease(runId)
+      const stored = given === undefined ? undefined : yield* ifStored(load(given))
+      const driving = { around, bring, definition, lease }
+      return stored === undefined
+        ? yield* begin(driving, runId, input, options)
+        : yield* goOn(driving, found(stored), { limits: options.limits }, sent)
+    }).pipe(Effect.scoped)
+  ).pipe(apart(around), ambientFailures<Finished, Failures>)
 
 /** Takes a stored run up again. */
 export const resume = (
@@ -158,15 +258,16 @@ export const resume = (
   options: ResumeOptions,
   around: Surroundings
 ): Erased<Finished, Failures> =>
-  Effect.gen(function* () {
-    const store = yield* RunStore
-    const sent = around.sent ?? (yield* Cancel.lastSent(runId))
-    const lease = yield* store.lease(runId)
-    const stored = found(yield* load(runId))
-    if (around.isWanted?.(stored.state) === false) return yield* Effect.interrupt
-    const stopped = yield* takeUp(lease, definition, stored, options, around, sent)
-    return yield* finish(lease, definition, stopped, around)
-  }).pipe(Effect.scoped, definition.provided, apart(around), ambientFailures<Finished, Failures>)
+  Brought.lend(definition, (bring) =>
+    Effect.gen(function* () {
+      const store = yield* RunStore
+      const sent = around.sent ?? (yield* Cancel.lastSent(runId))
+      const lease = yield* store.lease(runId)
+      const stored = found(yield* load(runId))
+      if (around.isWanted?.(stored.state) === false) return yield* Effect.interrupt
+      return yield* goOn({ around, bring, definition, lease }, stored, options, sent)
+    }).pipe(Effect.scoped)
+  ).pipe(apart(around), ambientFailures<Finished, Failures>)
 
 /** Fails as a resume of a run would that stands as it does now, before anything is done. */
 export const check = (
@@ -174,10 +275,16 @@ export const check = (
   runId: string,
   options: ResumeOptions
 ): Erased<void, RunStoreError | Refused> =>
-  Effect.flatMap(load(runId), (stored) => checkStored(definition, found(stored), options)).pipe(
-    definition.provided,
-    ambientFailures<void, RunStoreError | Refused>
-  )
+  Brought.lend(definition, (bring) =>
+    Effect.gen(function* () {
+      const stored = found(yield* load(runId))
+      yield* mayTakeUp(definition, stored.state, alone)
+      if (isOver(stored.state, options, alone)) return
+      // Nobody drives it: whoever waits for this may stop waiting.
+      const came = yield* bring({ runId, limits: {}, elapsedMs: 0, stopped: Effect.never })
+      if (came._tag === "Ready") yield* came.here(goingOn(came.definition, stored, options, alone))
+    })
+  ).pipe(apart(alone), ambientFailures<void, RunStoreError | Refused>)
 
 /** Whoever stores a run of the same id at the same moment needs about as long as it takes to store one. */
 const untilStored = inWorldTime(Effect.sleep("20 millis"))
@@ -192,32 +299,44 @@ export const create = (
   input: string | ReadonlyArray<Message>,
   options: RunOptions
 ): Erased<string, Outside> =>
-  Effect.gen(function* () {
-    const store = yield* RunStore
-    const given = yield* givenId(options, alone)
-    const runId = given ?? randomUUID()
-    const isStored = Effect.gen(function* () {
-      const stored = given === undefined ? undefined : yield* ifStored(store.summary(given))
-      if (stored === undefined || stored.agent === definition.name) return stored !== undefined
-      return yield* mismatch(definition, runId, `it is a run of ${stored.agent}`)
+  Brought.lend(definition, (bring) =>
+    Effect.gen(function* () {
+      const store = yield* RunStore
+      const given = yield* givenId(options, alone)
+      const runId = given ?? randomUUID()
+      const isStored = Effect.gen(function* () {
+        const stored = given === undefined ? undefined : yield* ifStored(store.summary(given))
+        if (stored === undefined || stored.agent === definition.name) return stored !== undefined
+        return yield* mismatch(definition, runId, `it is a run of ${stored.agent}`)
+      })
+      const stored = Effect.gen(function* () {
+        if (yield* isStored) return
+        const lease = yield* store.lease(runId)
+        if (yield* isStored) return
+        const limits = yield* ownLimits(definition, options, alone)
+        // Its time has not begun: whoever waits for this may stop waiting.
+        const came = yield* bring({ runId, limits: {}, elapsedMs: 0, stopped: lease.lost })
+        if (came._tag === "Ended")
+          return yield* Effect.die(new Error(`run ${runId} was stopped before it was stored`))
+        yield* came.here(
+          Effect.gen(function* () {
+            const job = yield* readyFor(came.definition, alone, { runId, limits })
+            const start = yield* startOf(definition, runId, input, options, alone, { limits, waitedMs: 0 })
+            yield* Session.create(job, start, lease)
+          })
+        )
+      })
+      const isBusy = (error: unknown) => error instanceof RunBusy
+      const looked = (looks: number): typeof stored =>
+        Effect.catchIf(
+          Effect.scoped(stored),
+          (error) => looks < mostLooks && isBusy(error),
+          () => Effect.andThen(untilStored, looked(looks + 1))
+        )
+      yield* looked(1)
+      return runId
     })
-    const stored = Effect.gen(function* () {
-      if (yield* isStored) return
-      const lease = yield* store.lease(runId)
-      if (yield* isStored) return
-      const { job, start } = yield* opening(definition, runId, input, options, alone)
-      yield* Session.create(job, start, lease)
-    })
-    const isBusy = (error: unknown) => error instanceof RunBusy
-    const looked = (looks: number): typeof stored =>
-      Effect.catchIf(
-        Effect.scoped(stored),
-        (error) => looks < mostLooks && isBusy(error),
-        () => Effect.andThen(untilStored, looked(looks + 1))
-      )
-    yield* looked(1)
-    return runId
-  }).pipe(definition.provided, ambientFailures<string, Outside>)
+  ).pipe(apart(alone), ambientFailures<string, Outside>)
 
 /**
  * Stops a run, whoever drives it: its driver is told, and does so within a second; a run that nobody drives is stopped

@@ -4,6 +4,7 @@
  */
 import * as Effect from "effect/Effect"
 import * as RunSpans from "../observe/RunSpans.ts"
+import { empty } from "../run/Draft.ts"
 import type { Limits } from "../run/Limits.ts"
 import type { Message } from "../run/Message.ts"
 import type { Ending } from "../run/NextStep.ts"
@@ -31,7 +32,12 @@ export interface Start {
   readonly parent?: Parent | undefined
   readonly tags?: ReadonlyArray<string> | undefined
   readonly after?: string | undefined
+  /** How long it was waited for what its agent brings, in milliseconds: that is the run's time. */
+  readonly waitedMs: number
 }
+
+/** What is known of an agent before it is ready to run. */
+type Known = Pick<Job, "agent" | "contract" | "pool"> & Partial<Pick<Job, "tools">>
 
 /** What is said to a run that is taken up again. */
 interface Resumption {
@@ -62,13 +68,14 @@ const drive = Effect.fnUntraced(function* (job: Job, journal: Journal.Journal, p
 
 /** The pen of a run that begins; its first event is staged. */
 const begin = Effect.fnUntraced(function* (
-  job: Job,
-  { after, limits, messages, parent, runId, tags }: Start,
+  job: Known,
+  { after, limits, messages, parent, runId, tags, waitedMs }: Start,
   lease: Lease,
   watcher: Journal.Watcher | undefined
 ) {
   const { agent, tools } = job
-  const journal = yield* Journal.make({ runId, agent, tools: tools.tools, lease, watcher })
+  const from = waitedMs === 0 ? undefined : { ...empty(runId), elapsedMs: waitedMs }
+  const journal = yield* Journal.make({ runId, agent, tools: tools?.tools, from, lease, watcher })
   journal.stage({
     type: "run_started",
     agent: job.agent,
@@ -92,6 +99,19 @@ export const start = Effect.fnUntraced(function* (
 ) {
   const journal = yield* begin(job, start, lease, watcher)
   yield* drive(job, journal, start.parent)
+  return journal.state()
+})
+
+/** Stores a run that has ended before its agent was ready. The caller knows that it does not exist yet. */
+export const end = Effect.fnUntraced(function* (
+  agent: Known,
+  start: Start,
+  lease: Lease,
+  watcher: Journal.Watcher | undefined,
+  ending: Ending
+) {
+  const journal = yield* begin(agent, start, lease, watcher)
+  yield* RunEnd.stopDriven(journal, ending)
   return journal.state()
 })
 
