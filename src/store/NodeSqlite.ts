@@ -41,7 +41,12 @@ const toInput = (value: unknown): SQLInputValue => {
 
 type Rows = ReadonlyArray<object>
 
-const all = (statement: StatementSync, params: ReadonlyArray<SQLInputValue>): Rows => statement.all(...params)
+const all = (statement: StatementSync, params: ReadonlyArray<SQLInputValue>): Rows => {
+  // Node yields nothing at all, whatever its types say, where a text is too long for a string.
+  const rows: Rows | undefined = statement.all(...params)
+  if (rows === undefined) throw new Error("a value is longer than a string can be")
+  return rows
+}
 
 const connect = (db: DatabaseSync, patience: Patience): SqlConnection.Connection => {
   const kept = new Map<string, StatementSync>()

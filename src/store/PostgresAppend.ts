@@ -8,7 +8,6 @@
 import { randomUUID } from "node:crypto"
 import * as Effect from "effect/Effect"
 import type * as SqlClient from "effect/sql/SqlClient"
-import * as EventCodec from "../run/EventCodec.ts"
 import { answering, reconnecting } from "./Reconnect.ts"
 import type { Append, RunStoreError } from "./RunStore.ts"
 import { checksum } from "./SqlEvents.ts"
@@ -71,12 +70,11 @@ export const make = Effect.fnUntraced(function* (
   let appends = 0
   const execute = executeOn(sql)
 
-  const append = ({ durability, events, expected, runId, summary }: Append) => {
-    const next = expected + events.length
+  const append = ({ durability, expected, runId, summary }: Append, bodies: ReadonlyArray<string>) => {
+    const next = expected + bodies.length
     const signature = `${store} ${appends++}`
     const { agent, parent, reason = null, startedAt, status, tags = [] } = summary
     const body = JSON.stringify(summary)
-    const bodies = events.map(EventCodec.encode)
     const own = leases.own(runId)
     const common = [
       runId,
@@ -112,6 +110,6 @@ export const make = Effect.fnUntraced(function* (
     )
   }
 
-  return (request: Append): Effect.Effect<boolean, RunStoreError> =>
-    outside(sql, request.runId, () => append(request))
+  return (request: Append, bodies: ReadonlyArray<string>): Effect.Effect<boolean, RunStoreError> =>
+    outside(sql, request.runId, () => append(request, bodies))
 })

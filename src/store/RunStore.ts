@@ -35,8 +35,8 @@ export class RunBusy extends Schema.TaggedError<RunBusy>()("RunBusy", {
  * The store could not do what it was asked. What was stored before is unharmed. `problem` says what to do; `runId` is
  * empty when it was about no one run, and `seq` is the event that cannot be read, or the first that was not written.
  * `invalid` is the caller's own: an id, the name of an agent or a tag that not every database can keep, an empty id, a
- * date, an age or an option that is none, what is given with an approval and can be of no use, or a database of something
- * else.
+ * date, an age or an option that is none, what is given with an approval and can be of no use, an event that is too long
+ * to be read again, or a database of something else.
  */
 export class RunStoreError extends Schema.TaggedError<RunStoreError>()("RunStoreError", {
   runId: Schema.String,

@@ -11,7 +11,7 @@ import type * as SqlClient from "effect/sql/SqlClient"
 import type * as Statement from "effect/sql/Statement"
 import * as EventCodec from "../run/EventCodec.ts"
 import type { RunEvent } from "../run/RunEvent.ts"
-import { RunNotFound, RunStoreError } from "./RunStore.ts"
+import { type Append, RunNotFound, RunStoreError } from "./RunStore.ts"
 
 // As many events as an INTEGER of Postgres counts; the other bits are for the number of the run.
 const bits = 31
@@ -82,6 +82,20 @@ export const checksum = (runId: string, text: string): number => crc32(text, crc
 const isIntact = (runId: string, text: string, stored: number | null): boolean | undefined =>
   // The first checksums were of the text alone.
   stored === null ? undefined : stored === checksum(runId, text) || stored === (crc32(text) | 0)
+
+/** The most bytes of a text that V8 makes a string of when it is read. */
+const longest = 2 ** 29 - 24
+
+/** The texts of events, as they are stored; not of one that could not be read again. */
+export const encode = ({ events, runId }: Append): Result.Result<ReadonlyArray<string>, RunStoreError> => {
+  const bodies = events.map(EventCodec.encode)
+  // A character takes 3 bytes at most: what is surely short enough is not measured.
+  const at = bodies.findIndex((body) => body.length * 3 > longest && Buffer.byteLength(body) > longest)
+  const event = events[at]
+  if (event === undefined) return Result.succeed(bodies)
+  const problem = `event ${event.seq} takes more than the ${longest} bytes that can be read again; have its tool yield less`
+  return Result.fail(new RunStoreError({ runId, kind: "invalid", problem, seq: event.seq }))
+}
 
 const corrupt = (runId: string, problem: string, seq: number) =>
   Result.fail(new RunStoreError({ runId, kind: "corrupt", problem, seq }))

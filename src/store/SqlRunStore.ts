@@ -137,8 +137,9 @@ export const make: Effect.Effect<RunStore["Service"], RunStoreError, SqlClient.S
     const store = Wakeups.watching(wakeups, {
       append: (request) => {
         const { expected, runId } = request
-        const appended = Effect.flatMap(append(request), (done) =>
-          done ? Effect.void : Effect.fail(new StaleWriter({ runId, expected }))
+        const appended = Effect.suspend(() => Effect.fromResult(SqlEvents.encode(request))).pipe(
+          Effect.flatMap((bodies) => append(request, bodies)),
+          Effect.flatMap((done) => (done ? Effect.void : Effect.fail(new StaleWriter({ runId, expected }))))
         )
         return Effect.onExit(appended, () => {
           wakeups.wake(`events ${runId}`)

@@ -2,7 +2,6 @@
 import * as Effect from "effect/Effect"
 import type * as SqlClient from "effect/sql/SqlClient"
 import type { SqlError } from "effect/sql/SqlError"
-import * as EventCodec from "../run/EventCodec.ts"
 import type { Append, RunStoreError } from "./RunStore.ts"
 import { checksum, firstKey, runOf } from "./SqlEvents.ts"
 import type { Own, SqlLeases } from "./SqlLeases.ts"
@@ -19,7 +18,7 @@ export const make = (
   sql: SqlClient.SqlClient,
   transact: Transact,
   leases: SqlLeases
-): ((append: Append) => Effect.Effect<boolean, RunStoreError>) => {
+): ((append: Append, bodies: ReadonlyArray<string>) => Effect.Effect<boolean, RunStoreError>) => {
   // A number that nothing has: where the row of a run is gone, what it had must not be in the way of another.
   const create = textOf(
     sql`INSERT INTO checkrein_runs (run_no, run_id, agent, status, reason, started_at, seq, summary, parent)
@@ -100,38 +99,36 @@ export const make = (
   const rowsOf = (
     run: unknown,
     runId: string,
-    events: Append["events"],
+    bodies: ReadonlyArray<string>,
     from: number
   ): ReadonlyArray<unknown> => {
     const rows: Array<unknown> = []
-    for (const [index, event] of events.entries()) {
-      const body = EventCodec.encode(event)
-      rows.push(run, from + index, body, checksum(runId, body))
-    }
+    for (const [index, body] of bodies.entries()) rows.push(run, from + index, body, checksum(runId, body))
     return rows
   }
 
   const write = Effect.fnUntraced(function* (
     execute: Execute,
     append: Append,
+    bodies: ReadonlyArray<string>,
     own: Own | undefined
   ): Effect.fn.Return<boolean, SqlError> {
-    const { events, expected, runId } = append
+    const { expected, runId } = append
     const run = yield* expected === 0 ? createRun(execute, append, own) : advance(execute, append, own)
     if (run === undefined) return false
-    for (let start = 0; start < events.length; start += mostRows) {
-      const some = events.slice(start, start + mostRows)
+    for (let start = 0; start < bodies.length; start += mostRows) {
+      const some = bodies.slice(start, start + mostRows)
       yield* execute(insert(some.length), rowsOf(run, runId, some, expected + start))
     }
     if (own?.isDue === true) yield* execute(leases.renew, [leases.leaseMs, runId, own.holder])
     return true
   })
 
-  return (append) =>
+  return (append, bodies) =>
     Effect.suspend(() => {
       const own = leases.own(append.runId)
       return Effect.map(
-        transact(append.runId, append.durability, (execute) => write(execute, append, own)),
+        transact(append.runId, append.durability, (execute) => write(execute, append, bodies, own)),
         (written) => {
           if (written && own?.isDue === true) own.settle(true)
           return written

@@ -206,6 +206,35 @@ describeBoth("a journal that is not whole", (test) => {
     }))
 })
 
+describe("an event that is too long to be read again", () => {
+  // More than 2^29 bytes, in half as many characters.
+  const long = { ...event("a", 1), content: "é".repeat(2 ** 28) }
+
+  onSqlite("is not stored", (store) =>
+    Effect.gen(function* () {
+      yield* store.append(append("a", 0))
+      expect(yield* Effect.flip(store.append({ ...append("a", 1), events: [long] }))).toMatchObject({
+        _tag: "RunStoreError",
+        kind: "invalid",
+        seq: 1
+      })
+      yield* store.append(append("a", 1))
+      expect(yield* store.read("a")).toEqual(eventsFrom("a", 0, 2))
+    })
+  )
+
+  onSqlite("is said to be so where it was stored before", (store, sql) =>
+    Effect.gen(function* () {
+      yield* store.append(append("a", 0, 2))
+      yield* Effect.orDie(sql`UPDATE checkrein_events SET body = hex(zeroblob(${2 ** 28})) WHERE seq = 1`)
+      expect(yield* Effect.flip(store.read("a"))).toMatchObject({
+        _tag: "RunStoreError",
+        problem: "a value is longer than a string can be"
+      })
+    })
+  )
+})
+
 describeBoth("a page of a journal", (test) => {
   test("has as many events as are not too much together, and no less than one", (store) =>
     Effect.gen(function* () {
