@@ -186,6 +186,25 @@ const refuseAnother = Effect.fnUntraced(function* (options: Options) {
   return yield* new RunStoreError({ runId: "", kind: "invalid", problem })
 })
 
+/** The same store, which looks where its file is after whatever has to survive a power cut: waiting for a disk takes longer. */
+const present = (filename: string, store: RunStore["Service"]): RunStore["Service"] => {
+  const isPresent = SqliteFile.presence(filename)
+  const gone = (runId: string) => {
+    const problem = `the file ${filename} was removed while it was open, and what was written since is lost with it`
+    return new RunStoreError({ runId, kind: "unavailable", problem })
+  }
+  return {
+    ...store,
+    append: (request) =>
+      request.durability === "power"
+        ? Effect.andThen(
+            store.append(request),
+            Effect.flatMap(isPresent, (is) => (is ? Effect.void : Effect.fail(gone(request.runId))))
+          )
+        : store.append(request)
+  }
+}
+
 /**
  * A store of runs in a SQLite file, in one line. A database that has tables, and none of this package, is refused with
  * `RunStoreError` (`invalid`) and stays as it is: for runs beside your own tables, put `SqlRunStore.layer` on a client of
@@ -212,6 +231,7 @@ export const runStore = (
     // Most appends have to survive the process only, and the lower level is the one that costs nothing to keep.
     refuseAnother({ ...options, filename }).pipe(
       Effect.andThen(make({ ...options, filename, synchronous: "normal" }).pipe(Effect.mapError(openError))),
-      Effect.flatMap((sql) => Effect.provideService(SqlRunStore.make, SqlClient.SqlClient, sql))
+      Effect.flatMap((sql) => Effect.provideService(SqlRunStore.make, SqlClient.SqlClient, sql)),
+      Effect.map((store) => present(filename, store))
     )
   ).pipe(Layer.provide(Reactivity.layer))

@@ -1,8 +1,8 @@
 /**
  * A file of SQLite: what is in it, how it is opened, and why it cannot be.
  */
-import { mkdirSync, statSync } from "node:fs"
-import { dirname } from "node:path"
+import { existsSync, mkdirSync, statSync } from "node:fs"
+import { dirname, resolve } from "node:path"
 import { DatabaseSync } from "node:sqlite"
 import { pathToFileURL } from "node:url"
 import * as Duration from "effect/Duration"
@@ -114,6 +114,13 @@ const sizeOf = (filename: string): number | undefined => {
   } catch {
     return undefined
   }
+}
+
+/** Asks whether a file is where it was opened. Whatever is written to one that was removed is gone when it is closed. */
+export const presence = (filename: string): Effect.Effect<boolean> => {
+  if (!isFile(filename)) return Effect.succeed(true)
+  const path = resolve(filename)
+  return Effect.sync(() => existsSync(path))
 }
 
 const isBusy = (error: SqlError.SqlError) => error.reason._tag === "LockTimeoutError"

@@ -1,4 +1,13 @@
-import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs"
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync
+} from "node:fs"
 import { dirname, join } from "node:path"
 import { DatabaseSync } from "node:sqlite"
 import { describe, expect, it } from "@effect/vitest"
@@ -158,6 +167,29 @@ describe("a store of runs is opened in a file", () => {
       )
       yield* Effect.provide(SqlClient.SqlClient.use(Effect.succeed), shared)
       expect(yield* stored(filename)).toHaveLength(1)
+    })
+  )
+})
+
+describe("a store whose file is removed while it is open", () => {
+  it.effect("says so at the next append that has to last, and before that at none", () =>
+    Effect.gen(function* () {
+      const path = yield* folder
+      const filename = join(path, "runs.db")
+      const body = Effect.gen(function* () {
+        const store = yield* RunStore
+        yield* store.append(append("a", 0, 1, {}, "power"))
+        for (const name of readdirSync(path)) rmSync(join(path, name))
+        yield* store.append(append("a", 1))
+        expect(yield* Effect.flip(store.append(append("a", 2, 1, {}, "power")))).toMatchObject({
+          _tag: "RunStoreError",
+          kind: "unavailable",
+          runId: "a",
+          problem: expect.stringContaining(`the file ${filename} was removed`)
+        })
+      })
+      yield* Effect.provide(body, NodeSqlite.runStore(filename))
+      expect(existsSync(filename)).toBe(false)
     })
   )
 })
