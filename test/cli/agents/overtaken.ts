@@ -1,6 +1,6 @@
 /**
- * An agent whose run somebody stops while it is being taken up: its model is made between the look at the run and the
- * right to drive it. `CHECKREIN_TEST_STORE` names the file of the store.
+ * An agent with a run that somebody stops between the look at it and the right to drive it: while it waits for the place of
+ * another, whose model is made then. `CHECKREIN_TEST_STORE` names the file of the store.
  */
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"

@@ -273,18 +273,20 @@ describe("checkrein runs recover", () => {
 
   it("does not drive a run that somebody has stopped just before it is taken over", async () => {
     const { file, leave, recover, runs } = scene("overtaken")
+    await leave("overtaken", "first", "Go.")
     await leave("overtaken", "run", "Go.")
     process.env.CHECKREIN_TEST_STORE = file
-    const ended = await recover(...module("overtaken"), "--json")
+    const ended = await recover(...module("overtaken"), "--concurrency", "1", "--json")
     delete process.env.CHECKREIN_TEST_STORE
-    expect(parsed(ended)).toEqual({
-      recovered: [],
+    expect(parsed(ended)).toMatchObject({
+      recovered: [{ runId: "first", status: "completed" }],
       left: [{ runId: "run", agent: "overtaken", why: "it has stopped meanwhile" }],
       failed: []
     })
     const { runs: listed } = parsed(await runs("list", "--json"))
     expect(listed).toMatchObject([
-      { status: "interrupted", reason: "cancelled", detail: "not this one", turns: 0 }
+      { status: "interrupted", reason: "cancelled", detail: "not this one", turns: 0 },
+      { runId: "first", status: "completed" }
     ])
   })
 })
