@@ -131,7 +131,7 @@ export const lend = <A>(
         if (fiber.pollUnsafe() === undefined) yield* Effect.timeoutOption(Fiber.await(fiber), graceMs)
         const ended = fiber.pollUnsafe()
         if (ended === undefined) {
-          const what = `what ${definition.name} brings to run ${runId} with Agent.provide`
+          const what = `a layer of ${definition.name}, or the effect that yields its tools, for run ${runId}`
           yield* Effect.logWarning(`${what} does not end when the run does, and may still be running`)
         }
         return ended

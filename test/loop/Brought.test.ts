@@ -110,7 +110,7 @@ describe("a layer", () => {
       const ended = yields(exit).exit
       expect(seconds).toBe((built ? 0 : 10) + waits)
       expect(letGo.length).toBe(waits === 5 ? 1 : 0)
-      for (const text of letGo) expect(text).toMatch(/bot .* run r /)
+      for (const text of letGo) expect(text).toMatch(/bot, .* run r /)
       if (built) return expectTag(ended, "Completed")
       const { message, resource, resumable, run } = expectTag(ended, "BudgetExceeded")
       expect({ resource, resumable }).toEqual({ resource: "time", resumable: true })
