@@ -6,7 +6,7 @@
 import type * as Duration from "effect/Duration"
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
-import { isRecord, millisOf, misspelt, shown } from "./Given.ts"
+import { isRecord, millisOf, misspelt, momentOf, shown } from "./Given.ts"
 import type { Limits } from "./Limits.ts"
 
 /**
@@ -47,7 +47,10 @@ export interface AmountsInput {
  * ```
  */
 export interface LimitsInput extends AmountsInput {
-  /** A moment by which the run has to end, whoever drives it and however long it sleeps; instead of `time`. */
+  /**
+   * A moment by which the run has to end, whoever drives it and however long it sleeps; instead of `time`. As text it is ISO
+   * 8601 with its zone; a date alone begins in UTC.
+   */
   readonly deadline?: Date | string | undefined
   /**
    * `over-by-one-turn` (default): a model call is sent while anything is left, so that the last one may pass the limits
@@ -133,7 +136,7 @@ const amountsOf = (input: AmountsInput, where: string): Result.Result<Amounts, I
 
 const deadlineOf = ({ deadline, time }: LimitsInput): Result.Result<string | undefined, InvalidLimits> => {
   if (deadline === undefined) return Result.succeed(undefined)
-  const date = new Date(typeof deadline === "string" || deadline instanceof Date ? deadline : Number.NaN)
+  const date = deadline instanceof Date ? deadline : new Date(momentOf(deadline) ?? Number.NaN)
   if (Number.isNaN(date.getTime())) {
     const problem = `deadline is ${deadline instanceof Date ? String(deadline) : shown(deadline)}, and must be a date, as in 2030-01-31T12:00:00Z`
     return Result.fail(new InvalidLimits({ problem }))

@@ -246,10 +246,15 @@ describe("a deadline by the calendar", () => {
   it("is stored as ISO 8601, whether it was given as a date or as text", () => {
     expect(read({ deadline: new Date(noon) }).deadline).toBe(noon)
     expect(read({ deadline: "2030-01-31T13:00:00+01:00" }).deadline).toBe(noon)
+    expect(read({ deadline: "2030-01-31" }).deadline).toBe("2030-01-31T00:00:00.000Z")
   })
 
   it("is refused if it is no date, or together with a time", () => {
     expect(problem({ deadline: "soon" })).toContain("soon")
+    expect(problem({ deadline: new Date(Number.NaN) })).toContain("deadline")
+    // Each would be another moment wherever this runs, or one that nobody meant.
+    for (const deadline of ["2030-01-31T12:00:00", "31 January 2030", "1"])
+      expect(problem({ deadline })).toContain(deadline)
     expect(problem({ deadline: noon, time: "1 minute" })).toContain("deadline")
     expect(problem({ deadline: noon, time: Number.POSITIVE_INFINITY })).toBe("")
   })
