@@ -235,10 +235,11 @@ export const make = Effect.fnUntraced(function* (options: Options) {
 export const retake = Effect.fnUntraced(function* (
   from: RunState.RunState,
   lease: Lease,
-  news: ReadonlyArray<Body> = []
+  news: ReadonlyArray<Body> = [],
+  watcher?: Watcher
 ) {
   const { agent, inbox, runId } = from
-  const journal = yield* make({ runId, agent, from, lease })
+  const journal = yield* make({ runId, agent, from, lease, watcher })
   journal.stage({ type: "run_resumed", inbox, messages: [] }, ...news)
   return journal
 })

@@ -81,13 +81,14 @@ export const stopTaken = Effect.fnUntraced(function* (
   state: RunState.RunState,
   last: PoolClaims.LastAttempt | undefined,
   ending: Ending,
-  news: ReadonlyArray<Body> = []
+  news: ReadonlyArray<Body> = [],
+  watcher?: Journal.Watcher
 ) {
   const pool = Option.getOrUndefined(yield* Effect.serviceOption(BudgetPool))
   // If the pool cannot be told now it is told when the run is taken up again.
   yield* Effect.ignore(PoolClaims.settleAgain({ pool }, last), { log: "Warn" })
   const below = yield* useBelow(state, (childId) => stopWherever(childId, stoppedWith(state.runId)))
-  const journal = yield* Journal.retake(state, lease, [...news, ...below])
+  const journal = yield* Journal.retake(state, lease, [...news, ...below], watcher)
   yield* journal.commit(stopped(journal, ending, []))
   return journal.state()
 })

@@ -218,8 +218,8 @@ const goOn = Effect.fnUntraced(function* (
     const news: ReadonlyArray<Body> =
       changed === undefined ? [] : [{ type: "limits_changed", limits: changed }]
     const waited = { ...state, elapsedMs: elapsedMs + waitedMs }
-    const ending = RunEnd.stopTaken(lease, waited, run.last, came.ending, news)
-    return yield* answerOf(definition, yield* RunEnd.within(runId)(ending))
+    const stop = RunEnd.stopTaken(lease, waited, run.last, came.ending, news, around.watcher)
+    return yield* answerOf(definition, yield* RunEnd.within(runId)(stop))
   }
   return yield* came.here(
     Effect.gen(function* () {

@@ -15,6 +15,7 @@ import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as Schema from "effect/Schema"
 import * as Scope from "effect/Scope"
+import * as Stream from "effect/Stream"
 import { Agent, type Limits, RunHost, RunStore } from "../../src/index.ts"
 import * as Scripted from "../../src/provider/Scripted.ts"
 import {
@@ -217,6 +218,19 @@ describe("a layer", () => {
     const none = yield* withTime(Effect.flip(Agent.resume(agent(4), "s", { limits: { time: 0, turns: 5 } })))
     expect(none).toMatchObject({ _tag: "BudgetExceeded", resource: "time" })
     expect(of(yield* journal("s"), "run_resumed").length).toBe(1)
+  })
+
+  check("whose run ends while it is built has whoever watches see that", function* () {
+    const agent = answering("bot").pipe(Agent.provide(Layer.effect(Thing, Effect.never)))
+    yield* Agent.create(answering("bot"), "go", { runId: "stored" })
+    for (const runId of ["new", "stored"]) {
+      const seen: Array<string> = []
+      const watching = Stream.runForEach(Agent.stream(agent, "go", { runId }), ({ type }) =>
+        Effect.sync(() => void seen.push(type))
+      )
+      expectTag(yield* withTime(Effect.flip(watching)), "BudgetExceeded")
+      expect(seen.at(-1)).toBe("run_stopped")
+    }
   })
 
   check("that fails does so as its own error, and what was built is closed", function* () {
