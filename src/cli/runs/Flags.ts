@@ -5,6 +5,7 @@ import * as Argument from "effect/cli/Argument"
 import type { Command } from "effect/cli/Command"
 import * as Flag from "effect/cli/Flag"
 import * as Option from "effect/Option"
+import { Reason, RunStatus } from "../../run/RunStatus.ts"
 import * as Amount from "../Amount.ts"
 import * as LimitFlags from "../LimitFlags.ts"
 import * as Output from "../Output.ts"
@@ -30,14 +31,10 @@ const driving = { agent, model, ...LimitFlags.flags, ...common, trace }
 
 /** Which runs are meant, by what they are. */
 const filters = {
-  status: Flag.Literals("status", [
-    "running",
-    "completed",
-    "failed",
-    "max_turns_exceeded",
-    "budget_exceeded",
-    "interrupted"
-  ]).pipe(Flag.withDescription("Only runs that stand there"), Flag.optional),
+  status: Flag.Literals("status", RunStatus.literals).pipe(
+    Flag.withDescription("Only runs that stand there"),
+    Flag.optional
+  ),
   of: text("agent", "NAME", "Only runs of the agent with this name"),
   tag: text("tag", "TAG", "Only runs that were started with this tag")
 }
@@ -47,23 +44,10 @@ const age: Amount.Kind = { ...Amount.time, expected: 'an age such as 12h, 30d or
 /** Of `checkrein runs list`. */
 export const list = {
   ...filters,
-  reason: Flag.Literals("reason", [
-    "answered",
-    "submitted",
-    "max_turns",
-    "max_budget",
-    "approval",
-    "input",
-    "provider",
-    "unknown_outcome",
-    "stalled",
-    "stop_condition",
-    "cancelled",
-    "provider_refused",
-    "tool_fatal",
-    "tool_permanent",
-    "defect"
-  ]).pipe(Flag.withDescription("Only runs that have stopped for it, such as approval"), Flag.optional),
+  reason: Flag.Literals("reason", Reason.literals).pipe(
+    Flag.withDescription("Only runs that have stopped for it, such as approval"),
+    Flag.optional
+  ),
   olderThan: Amount.optional(
     "older-than",
     age,
