@@ -8,6 +8,7 @@ import * as Arr from "effect/Array"
 import * as Effect from "effect/Effect"
 import * as Latch from "effect/Latch"
 import type * as Scope from "effect/Scope"
+import * as Semaphore from "effect/Semaphore"
 import * as Stream from "effect/Stream"
 import type { RunStore } from "./RunStore.ts"
 
@@ -22,6 +23,8 @@ export interface Wakeups {
   readonly wake: (topic: Topic) => void
   /** Wakes everybody. */
   readonly wakeAll: Effect.Effect<void>
+  /** Waits until it is one's turn to read what was there before: many who have much to read leave time for others so. */
+  readonly turn: Effect.Effect<void>
   /** A latch that opens when there may be news; it is forgotten when the scope closes. */
   readonly subscribe: (topic: Topic) => Effect.Effect<Latch.Latch, never, Scope.Scope>
 }
@@ -30,6 +33,7 @@ export interface Wakeups {
 export const make = (): Wakeups => {
   const waiting = new Map<Topic, Set<Latch.Latch>>()
   const watched = Latch.makeUnsafe(false)
+  const turns = Semaphore.makeUnsafe(1)
   let waiters = 0
   const wake = (topic: Topic) => {
     const latches = waiting.get(topic)
@@ -42,6 +46,8 @@ export const make = (): Wakeups => {
     wakeAll: Effect.sync(() => {
       for (const topic of waiting.keys()) wake(topic)
     }),
+    // Not held while one reads, for that may take as long as a database does not answer.
+    turn: turns.withPermit(Effect.yieldNow),
     subscribe: (topic) =>
       Effect.acquireRelease(
         Effect.sync(() => {
@@ -76,16 +82,21 @@ export const follow = <A, E>(
     readonly from: number
     readonly read: (from: number) => Effect.Effect<ReadonlyArray<A>, E>
     readonly after: (item: A) => number
+    /** Whether what is there may be long: then it is read in turn with others. */
+    readonly isLong: boolean
   }
 ): Stream.Stream<A, E> =>
   Stream.unwrap(
     Effect.map(wakeups.subscribe(options.topic), (latch) => {
       let position = options.from
+      let isBehind = true
       const next = Effect.gen(function* () {
         while (true) {
           // Closed before the read: what is stored while we read opens it again, so the wait below cannot miss it.
           latch.closeUnsafe()
+          if (isBehind && options.isLong) yield* wakeups.turn
           const items = yield* options.read(position)
+          isBehind = items.length > 0
           if (Arr.isReadonlyArrayNonEmpty(items)) {
             position = options.after(Arr.lastNonEmpty(items))
             return items
@@ -111,13 +122,15 @@ export const watching = (
       topic: `events ${runId}`,
       from,
       read: (position) => store.read(runId, position, pageOfEvents),
-      after: ({ seq }) => seq + 1
+      after: ({ seq }) => seq + 1,
+      isLong: true
     }),
   watchInbox: (runId, after) =>
     follow(wakeups, {
       topic: `inbox ${runId}`,
       from: after,
       read: (position) => store.inbox(runId, position),
-      after: ({ id }) => id
+      after: ({ id }) => id,
+      isLong: false
     })
 })

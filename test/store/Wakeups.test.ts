@@ -23,7 +23,8 @@ const following = (wakeups: Wakeups.Wakeups, items: ReadonlyArray<number>) => {
         reads.push(from)
         return items.slice(from)
       }),
-    after: (item) => item + 1
+    after: (item) => item + 1,
+    isLong: true
   })
   return { reads, stream }
 }
@@ -115,6 +116,34 @@ describe("Wakeups", () => {
     }).pipe(Effect.scoped)
   )
 
+  it.effect("many that have much to read leave time for others", () =>
+    Effect.gen(function* () {
+      const wakeups = Wakeups.make()
+      let reads = 0
+      const stream = Wakeups.follow(wakeups, {
+        topic: "events a",
+        from: 0,
+        read: (from) =>
+          Effect.sync(() => {
+            reads++
+            return [from]
+          }),
+        after: (item) => item + 1,
+        isLong: true
+      })
+      const readers = Array.from({ length: 40 }, () => Stream.runDrain(Stream.take(stream, 25)))
+      const fiber = yield* Effect.forkChild(Effect.all(readers, { concurrency: "unbounded" }))
+      let most = 0
+      while (fiber.pollUnsafe() === undefined) {
+        const before = reads
+        yield* Effect.yieldNow
+        most = Math.max(most, reads - before)
+      }
+      expect(reads).toBe(40 * 25)
+      expect(most).toBeLessThan(8)
+    })
+  )
+
   it.effect("what comes while it reads is not missed", () =>
     Effect.gen(function* () {
       const wakeups = Wakeups.make()
@@ -132,7 +161,8 @@ describe("Wakeups", () => {
             yield* Effect.yieldNow
             return found
           }),
-        after: (item) => item + 1
+        after: (item) => item + 1,
+        isLong: true
       })
       expect(yield* Stream.runCollect(Stream.take(stream, 3))).toEqual([0, 1, 2])
     })
