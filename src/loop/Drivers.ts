@@ -99,7 +99,7 @@ interface Driver {
   asked: Drive | undefined
   /** How many events the run had when it was taken up; `undefined` before that. */
   from: number | undefined
-  /** The last thing that the run did here: it has stopped, or goes on; `undefined` until it is taken up. */
+  /** The last thing that the run did since it was taken up: it has stopped, or goes on; `undefined` if it did nothing. */
   last: Of<"run_stopped"> | "goes on" | undefined
 }
 
@@ -190,6 +190,7 @@ export const make = Effect.fnUntraced(function* <R>(
             if (driver.asked !== how || !isWanted(how, run)) return false
             driver.asked = undefined
             driver.from = run.seq
+            driver.last = undefined
             return true
           }
         }
@@ -197,17 +198,24 @@ export const make = Effect.fnUntraced(function* <R>(
         yield* within({ runId, agent: name, tags }, resumed)
         return false
       }).pipe(
+        // Whoever has to leave off before the run has done anything leaves undone what was asked for.
+        Effect.onInterrupt(() =>
+          Effect.sync(() => {
+            const isUndone = driver.from !== undefined && driver.last === undefined
+            if (isUndone && Deferred.isDoneUnsafe(drain)) driver.asked ??= how
+          })
+        ),
         Effect.catchTag("RunBusy", () =>
           Effect.as(Effect.logDebug(`run ${runId} is driven by somebody else`), driver.from === undefined)
         ),
         Effect.catchCause((cause) => Effect.as(undriven(runId)(cause), false))
       )
-      const { last } = driver
+      const { from, last } = driver
       // A run that had failed before says nothing when it fails again with the same.
-      if (typeof last === "object" && last.status === "failed" && last.seq >= (driver.from ?? Number.NaN))
+      if (from !== undefined && typeof last === "object" && last.status === "failed")
         yield* HostLog.failed(last, agent.name)
       // What is asked for after it was taken up is another thing, and may look the same.
-      if (driver.from === undefined && !isBusy) replace(driver, how)
+      if (from === undefined && !isBusy) replace(driver, how)
       driver.from = undefined
       return isBusy ? how : undefined
     }).pipe(slots.withPermit)

@@ -228,7 +228,7 @@ describe("a layer", () => {
       const watching = Stream.runForEach(Agent.stream(agent, "go", { runId }), ({ type }) =>
         Effect.sync(() => void seen.push(type))
       )
-      expectTag(yield* withTime(Effect.flip(watching)), "BudgetExceeded")
+      expect(yield* withTime(Effect.flip(watching))).toMatchObject({ _tag: "BudgetExceeded" })
       expect(seen.at(-1)).toBe("run_stopped")
     }
   })

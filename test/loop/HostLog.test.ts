@@ -16,7 +16,7 @@ import * as TestClock from "effect/testing/TestClock"
 import { Agent, MemoryRunStore, RunHost, type RunStore, ToolFailure } from "../../src/index.ts"
 import * as Scripted from "../../src/provider/Scripted.ts"
 import * as MemoryBudgetPool from "../../src/store/MemoryBudgetPool.ts"
-import { call, guarded, reader, settle, usage } from "./support.ts"
+import { call, guarded, reader, settle, usage, withTime } from "./support.ts"
 
 const secret = "SECRET-4711"
 const Refuse = Tool.make("refuse", { failure: ToolFailure.ToolFailure })
@@ -162,6 +162,29 @@ describe("the log of a host", () => {
         // As it says: the next host is left with these.
         const next = yield* opened(agents)
         expect([...(yield* next.host.recover)].sort()).toEqual(["a", "b", "hung", "waits"])
+        yield* next.close
+      }))
+
+  for (const running of ["finish", "interrupt"] as const)
+    test(`says of a run whose layers are still built when it closes whether somebody drives it on (${running})`, (lines) =>
+      Effect.gen(function* () {
+        const quick = agentOf("cleaner", [call("delete", "c")])
+        const slow = quick.pipe(Agent.provide(Layer.effectDiscard(Effect.sleep("1 second"))))
+        yield* Agent.create(quick, "go", { runId: "created" })
+        yield* Effect.exit(Agent.run(quick, "go", { runId: "stopped" }))
+        const { close, host } = yield* opened([slow], { shutdown: { running } })
+        yield* host.recover
+        yield* withTime(host.resume("stopped"))
+        yield* host.ended("created")
+        yield* Agent.create(quick, "go", { runId: "left" })
+        yield* host.recover
+        yield* settle
+        yield* close
+        const text =
+          "a host has closed: 0 runs let finish, 0 interrupted, 1 left for `recover`; 1 run waited to be resumed, and nobody does that any more"
+        expect(lines.map((line) => line.text)).toEqual([text])
+        const next = yield* opened([quick])
+        expect(yield* next.host.recover).toEqual(["left"])
         yield* next.close
       }))
 
