@@ -15,6 +15,7 @@ import * as Result from "effect/Result"
 import * as Semaphore from "effect/Semaphore"
 import * as SqlClient from "effect/sql/SqlClient"
 import type { SqlError } from "effect/sql/SqlError"
+import * as Given from "../run/Given.ts"
 import type { InvalidLimits } from "../run/Limits.ts"
 import {
   type Amounts,
@@ -42,6 +43,8 @@ export interface Options {
    */
   readonly lease?: Duration.Input | undefined
 }
+
+const kinds: Given.Kinds<Options> = { lease: Given.duration }
 
 const insideTransaction =
   "it was asked inside an open transaction, which would take the claim back if it were rolled back; " +
@@ -141,7 +144,7 @@ const clientFor = (pool: string) =>
  * which goes by the database's clock.
  *
  * Fails with `InvalidLimits` when the limits are written wrongly, and with `BudgetPoolError` when the database cannot be
- * written, or was made by a newer build.
+ * written, or was made by a newer build. A `lease` that is no duration, or a misspelt option, is a defect.
  *
  * @example
  * ```ts
@@ -161,6 +164,8 @@ export const make = (
 ): Effect.Effect<BudgetPool["Service"], InvalidLimits | BudgetPoolError, SqlClient.SqlClient> =>
   Effect.gen(function* () {
     const opened = yield* Effect.fromResult(Rules.limitsOf(pool, limits))
+    const problem = Given.problemOf(options, "options", kinds)
+    if (problem !== undefined) return yield* Effect.die(new TypeError(problem))
     const lease = Duration.clamp(Duration.fromInputUnsafe(options.lease ?? "30 seconds"), {
       minimum: Duration.seconds(1),
       maximum: Duration.days(1)

@@ -375,6 +375,22 @@ describeDatabases((database) => {
         expect((yield* first.status).held).toEqual(amounts({}))
       }))
 
+    test("of a lease that is none, or under another name, is refused: it would lapse in mid-call", () =>
+      Effect.gen(function* () {
+        const misspelt = JSON.parse('{ "leese": "5 minutes" }')
+        for (const [options, problem] of [
+          [{ lease: Number.NaN }, "options.lease is NaN, and must be a duration of at least 0"],
+          [
+            { lease: { hours: Number.NaN } },
+            "options.lease is an object, and must be a duration of at least 0"
+          ],
+          [misspelt, 'options has no "leese": there are lease']
+        ] as const) {
+          const exit = yield* Effect.exit(SqlBudgetPool.make("team-a", {}, options))
+          expect(exit).toEqual(Exit.die(new TypeError(problem)))
+        }
+      }))
+
     test("lasts a second at least, and a day at most", (sql) =>
       Effect.gen(function* () {
         const left = Effect.fnUntraced(function* (lease: Duration.Input) {
