@@ -17,6 +17,7 @@ import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
 import * as SqlClient from "effect/sql/SqlClient"
 import type { SqlError } from "effect/sql/SqlError"
+import { duration, shown } from "../run/Given.ts"
 import * as Keepable from "./Keepable.ts"
 import * as PostgresAppend from "./PostgresAppend.ts"
 import { answering, reconnecting } from "./Reconnect.ts"
@@ -55,7 +56,8 @@ const summaryOf = (row: { readonly run_id: string; readonly summary: string }) =
  * Makes a store of runs on the `SqlClient` in the context, and its tables when they are missing. What other processes
  * write is noticed as long as the scope is open.
  *
- * Fails with `RunStoreError` when the tables cannot be made, or were made by a newer build.
+ * Fails with `RunStoreError` when the tables cannot be made, or were made by a newer build, and when `RunStore.LeaseTime` is
+ * no duration.
  *
  * @example
  * ```ts
@@ -75,13 +77,18 @@ export const make: Effect.Effect<RunStore["Service"], RunStoreError, SqlClient.S
       const problem = "runs are kept in SQLite or in Postgres, and this client is of another database"
       return yield* new RunStoreError({ runId: "", kind: "unavailable", problem })
     }
+    const leaseTime = yield* LeaseTime
+    if (!duration.is(leaseTime)) {
+      const problem = `RunStore.LeaseTime is ${shown(leaseTime)}, and must be ${duration.what}`
+      return yield* new RunStoreError({ runId: "", kind: "invalid", problem })
+    }
     yield* SqlRunMigrations.migrate
     const transact = yield* Effect.mapError(SqlTransaction.make(sql), (error) => storeError("", error))
     const wakeups = Wakeups.make()
     const news = SqlNews.make(sql, wakeups)
     yield* Effect.forkScoped(news.follow)
 
-    const leases = SqlLeases.make(sql, SqlTransaction.onceOf(sql, transact), yield* LeaseTime)
+    const leases = SqlLeases.make(sql, SqlTransaction.onceOf(sql, transact), leaseTime)
     const append = yield* Effect.mapError(
       sql.onDialectOrElse({
         pg: () => PostgresAppend.make(sql, leases, news),

@@ -44,6 +44,22 @@ const stale = (appended: ReturnType<Store["append"]>) =>
 
 const busy = (store: Store, runId = "a") => Effect.flip(Effect.scoped(Effect.asVoid(store.lease(runId))))
 
+it.effect.each([Number.NaN, -1, { hours: Number.NaN }])(
+  "a lease of %s is refused, and makes nothing",
+  (time) =>
+    Effect.gen(function* () {
+      const sql = Context.get(yield* Layer.build(clientOf(":memory:")), SqlClient.SqlClient)
+      const failure = yield* SqlRunStore.make.pipe(
+        Effect.provideService(SqlClient.SqlClient, sql),
+        Effect.provideService(LeaseTime, time),
+        Effect.flip
+      )
+      expect(failure).toMatchObject({ _tag: "RunStoreError", kind: "invalid" })
+      expect(failure.message).toContain("RunStore.LeaseTime is")
+      expect(yield* sql`SELECT name FROM sqlite_master`).toEqual([])
+    })
+)
+
 describeShared((where) => {
   const test = (
     name: string,
