@@ -52,7 +52,8 @@ const makeRun = () => {
       topic: `events ${runId}`,
       from,
       read: (position) => Effect.sync(() => journal.slice(position)),
-      after: ({ seq }) => seq + 1
+      after: ({ seq }) => seq + 1,
+      isLong: true
     }).pipe(Stream.takeUntil(({ seq }) => ended && seq === journal.length - 1))
   const wake = () => wakeups.wake(`events ${runId}`)
   return {
