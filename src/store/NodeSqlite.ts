@@ -190,7 +190,7 @@ const refuseAnother = Effect.fnUntraced(function* (options: Options) {
 const present = (filename: string, store: RunStore["Service"]): RunStore["Service"] => {
   const isPresent = SqliteFile.presence(filename)
   const gone = (runId: string) => {
-    const problem = `the file ${filename} was removed while it was open, and what was written since is lost with it`
+    const problem = `the file ${filename} was removed or replaced while it was open, and what was written since is lost with it`
     return new RunStoreError({ runId, kind: "unavailable", problem })
   }
   return {

@@ -1,7 +1,7 @@
 /**
  * A file of SQLite: what is in it, how it is opened, and why it cannot be.
  */
-import { existsSync, mkdirSync, statSync } from "node:fs"
+import { mkdirSync, statSync } from "node:fs"
 import { dirname, resolve } from "node:path"
 import { DatabaseSync } from "node:sqlite"
 import { pathToFileURL } from "node:url"
@@ -116,11 +116,24 @@ const sizeOf = (filename: string): number | undefined => {
   }
 }
 
-/** Asks whether a file is where it was opened. Whatever is written to one that was removed is gone when it is closed. */
+/** Which file there is of a name; `undefined` if there is none, or it cannot be looked at. */
+const identityOf = (filename: string): bigint | undefined => {
+  try {
+    return statSync(filename, { bigint: true, throwIfNoEntry: false })?.ino
+  } catch {
+    return undefined
+  }
+}
+
+/**
+ * Asks whether the file that is there now is still there, and no other one of its name. Whatever is written to one that was
+ * removed is gone when it is closed.
+ */
 export const presence = (filename: string): Effect.Effect<boolean> => {
   if (!isFile(filename)) return Effect.succeed(true)
   const path = resolve(filename)
-  return Effect.sync(() => existsSync(path))
+  const opened = identityOf(path)
+  return Effect.sync(() => opened !== undefined && identityOf(path) === opened)
 }
 
 const isBusy = (error: SqlError.SqlError) => error.reason._tag === "LockTimeoutError"

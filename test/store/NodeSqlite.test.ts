@@ -172,7 +172,16 @@ describe("a store of runs is opened in a file", () => {
 })
 
 describe("a store whose file is removed while it is open", () => {
-  it.effect("says so at the next append that has to last, and before that at none", () =>
+  const another = (filename: string) =>
+    Effect.provide(
+      RunStore.use((store) => store.append(append("b", 0))),
+      NodeSqlite.runStore(filename)
+    )
+
+  it.effect.each([
+    ["says so", () => Effect.void],
+    ["says so, although there is another one of its name,", another]
+  ] as const)("%s at the next append that has to last, and before that at none", ([, andThen]) =>
     Effect.gen(function* () {
       const path = yield* folder
       const filename = join(path, "runs.db")
@@ -180,15 +189,24 @@ describe("a store whose file is removed while it is open", () => {
         const store = yield* RunStore
         yield* store.append(append("a", 0, 1, {}, "power"))
         for (const name of readdirSync(path)) rmSync(join(path, name))
+        yield* andThen(filename)
         yield* store.append(append("a", 1))
         expect(yield* Effect.flip(store.append(append("a", 2, 1, {}, "power")))).toMatchObject({
           _tag: "RunStoreError",
           kind: "unavailable",
           runId: "a",
-          problem: expect.stringContaining(`the file ${filename} was removed`)
+          problem: expect.stringContaining(`the file ${filename} was removed or replaced`)
         })
       })
       yield* Effect.provide(body, NodeSqlite.runStore(filename))
+    })
+  )
+
+  it.effect("does not make it again when it is closed", () =>
+    Effect.gen(function* () {
+      const filename = join(yield* folder, "runs.db")
+      const removed = RunStore.use(() => Effect.sync(() => rmSync(filename)))
+      yield* Effect.provide(removed, NodeSqlite.runStore(filename))
       expect(existsSync(filename)).toBe(false)
     })
   )
