@@ -235,11 +235,10 @@ export const make = Effect.fnUntraced(function* (options: Options) {
 export const retake = Effect.fnUntraced(function* (
   from: RunState.RunState,
   lease: Lease,
-  news: ReadonlyArray<Body> = [],
-  watcher?: Watcher
+  news: ReadonlyArray<Body> = []
 ) {
   const { agent, inbox, runId } = from
-  const journal = yield* make({ runId, agent, from, lease, watcher })
+  const journal = yield* make({ runId, agent, from, lease })
   journal.stage({ type: "run_resumed", inbox, messages: [] }, ...news)
   return journal
 })

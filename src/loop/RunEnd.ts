@@ -15,7 +15,6 @@ import * as RunState from "../run/RunState.ts"
 import { stoppedWith } from "../run/Waiting.ts"
 import { BudgetPool } from "../store/BudgetPool.ts"
 import {
-  type Lease,
   load,
   type RunBusy,
   type RunNotFound,
@@ -72,27 +71,6 @@ export const within = (runId: string, { belowMs }: Journal.Spent = { belowMs: 0 
 
 // --- a run that nobody drives ---------------------------------------------------------------------------------------
 
-/**
- * Ends a run that whoever has its lease cannot drive, or does not want to, and the runs below it before it. `last` is its
- * last model call, `news` what is to be written down besides.
- */
-export const stopTaken = Effect.fnUntraced(function* (
-  lease: Lease,
-  state: RunState.RunState,
-  last: PoolClaims.LastAttempt | undefined,
-  ending: Ending,
-  news: ReadonlyArray<Body> = [],
-  watcher?: Journal.Watcher
-) {
-  const pool = Option.getOrUndefined(yield* Effect.serviceOption(BudgetPool))
-  // If the pool cannot be told now it is told when the run is taken up again.
-  yield* Effect.ignore(PoolClaims.settleAgain({ pool }, last), { log: "Warn" })
-  const below = yield* useBelow(state, (childId) => stopWherever(childId, stoppedWith(state.runId)))
-  const journal = yield* Journal.retake(state, lease, [...news, ...below], watcher)
-  yield* journal.commit(stopped(journal, ending, []))
-  return journal.state()
-})
-
 const stopUnbounded: (
   runId: string,
   reason: string,
@@ -107,7 +85,13 @@ const stopUnbounded: (
       if (leavesWord && state.status !== "completed") yield* store.send(runId, { type: "cancel", reason })
       return state
     }
-    return yield* stopTaken(lease, state, PoolClaims.lastOf(events), Cancel.endingFor(reason))
+    const pool = Option.getOrUndefined(yield* Effect.serviceOption(BudgetPool))
+    // If the pool cannot be told now it is told when the run is taken up again.
+    yield* Effect.ignore(PoolClaims.settleAgain({ pool }, PoolClaims.lastOf(events)), { log: "Warn" })
+    const news = yield* useBelow(state, (childId) => stopWherever(childId, stoppedWith(runId)))
+    const journal = yield* Journal.retake(state, lease, news)
+    yield* journal.commit(stopped(journal, Cancel.endingFor(reason), []))
+    return journal.state()
   },
   Effect.scoped
 )

@@ -7,7 +7,6 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import type { LimitsInput } from "../run/Limits.ts"
 import type { Message } from "../run/Message.ts"
-import type { Body } from "../run/RunEvent.ts"
 import * as RunExit from "../run/RunExit.ts"
 import type { RunState } from "../run/RunState.ts"
 import { BudgetPool } from "../store/BudgetPool.ts"
@@ -122,6 +121,12 @@ const startOf = Effect.fnUntraced(function* (
   return { runId, messages, limits, parent, after, tags, waitedMs } satisfies Session.Start
 })
 
+/** What is known of an agent whose tools are not there. */
+const knownOf = Effect.fnUntraced(function* ({ contract, name: agent }: Definition) {
+  const pool = Option.getOrUndefined(yield* Effect.serviceOption(BudgetPool))
+  return { agent, contract, pool }
+})
+
 /** An agent made ready for a run that begins. */
 const readyFor = Effect.fnUntraced(function* (
   definition: Definition,
@@ -176,10 +181,8 @@ const begin = Effect.fnUntraced(function* (
   const { waitedMs } = came
   if (came._tag === "Ended") {
     const start = yield* startOf(definition, runId, input, options, around, { limits, waitedMs })
-    const { contract, name: agent } = definition
-    const pool = Option.getOrUndefined(yield* Effect.serviceOption(BudgetPool))
-    const known = { agent, contract, pool }
-    const ended = yield* Session.end(known, start, lease, around.watcher, came.ending)
+    const agent = yield* knownOf(definition)
+    const ended = yield* Session.end(agent, start, lease, around.watcher, came.ending)
     return yield* answerOf(definition, ended)
   }
   return yield* came.here(
@@ -201,6 +204,7 @@ const goOn = Effect.fnUntraced(function* (
 ) {
   const { state } = run
   const { elapsedMs, runId } = state
+  if (options.message !== undefined) yield* Asked.message(runId, options.message)
   yield* mayTakeUp(definition, state, around)
   const withParent = around.parent !== undefined
   const stays = isOver(state, options, around)
@@ -215,11 +219,11 @@ const goOn = Effect.fnUntraced(function* (
   })
   const { waitedMs } = came
   if (came._tag === "Ended") {
-    const news: ReadonlyArray<Body> =
-      changed === undefined ? [] : [{ type: "limits_changed", limits: changed }]
+    const agent = yield* knownOf(definition)
     const waited = { ...state, elapsedMs: elapsedMs + waitedMs }
-    const stop = RunEnd.stopTaken(lease, waited, run.last, came.ending, news, around.watcher)
-    return yield* answerOf(definition, yield* RunEnd.within(runId)(stop))
+    const told = { last: run.last, limits: changed, message: options.message }
+    const end = Session.endAgain(agent, waited, told, lease, around.watcher, came.ending)
+    return yield* answerOf(definition, yield* RunEnd.within(runId)(end))
   }
   return yield* came.here(
     Effect.gen(function* () {

@@ -12,7 +12,6 @@ import type { Body, Parent } from "../run/RunEvent.ts"
 import * as RunState from "../run/RunState.ts"
 import { questionOf } from "../run/Waiting.ts"
 import { type Lease, RunStore } from "../store/RunStore.ts"
-import * as Asked from "./Asked.ts"
 import * as Cancel from "./Cancel.ts"
 import * as Inbox from "./Inbox.ts"
 import type { Job } from "./Job.ts"
@@ -40,11 +39,15 @@ export interface Start {
 type Known = Pick<Job, "agent" | "contract" | "pool"> & Partial<Pick<Job, "tools">>
 
 /** What is said to a run that is taken up again. */
-interface Resumption {
+interface Told {
   readonly limits?: Limits | undefined
   readonly message?: string | undefined
   /** The last model call, of which its driver may have died before it could tell the shared budget. */
   readonly last: PoolClaims.LastAttempt | undefined
+}
+
+/** How a run is taken up again. */
+interface Resumption extends Told {
   /** The last Stop that the run had been sent when it was taken: one that came later counts. */
   readonly sent: number
   /** Whether the run above it takes it up: then nobody has stopped that, or it goes on again. */
@@ -148,35 +151,64 @@ const said = (
       }
 }
 
+/** The pen of a run that is taken up again, with its commands up to number `inbox`; what it goes on with is staged. */
+const again = Effect.fnUntraced(function* (
+  { agent, tools }: Known,
+  state: RunState.RunState,
+  { limits, message }: Told,
+  news: ReadonlyArray<Body>,
+  inbox: number,
+  lease: Lease,
+  watcher: Journal.Watcher | undefined
+) {
+  const { runId } = state
+  const question = questionOf(state)
+  if (message !== undefined && question !== undefined && question.runId !== runId) {
+    const store = yield* RunStore
+    const { callId } = question
+    yield* store.send(question.runId, { type: "answer", callId, answer: message })
+  }
+  const { answer, messages } = said(state, question, message)
+  const journal = yield* Journal.make({ runId, agent, tools: tools?.tools, from: state, lease, watcher })
+  journal.stage({ type: "run_resumed", inbox, messages }, ...news)
+  if (limits !== undefined) journal.stage({ type: "limits_changed", limits })
+  if (answer !== undefined) journal.stage(answer)
+  return journal
+})
+
+/** Ends a stored run before its agent is ready, with what is said to it written down. */
+export const endAgain = Effect.fnUntraced(function* (
+  agent: Known,
+  state: RunState.RunState,
+  told: Told,
+  lease: Lease,
+  watcher: Journal.Watcher | undefined,
+  ending: Ending
+) {
+  // If the pool cannot be told now it is told when the run is taken up again.
+  yield* Effect.ignore(PoolClaims.settleAgain(agent, told.last), { log: "Warn" })
+  const news = yield* Orphans.closeBelow(agent, state)
+  const journal = yield* again(agent, state, told, news, state.inbox, lease, watcher)
+  yield* RunEnd.stopDriven(journal, ending)
+  return journal.state()
+})
+
 /** Takes up a run that stopped or whose driver is gone, and drives it until it stops. */
 export const resume = Effect.fnUntraced(function* (
   job: Job,
   state: RunState.RunState,
-  { last, limits, message, sent, stays, withParent = false }: Resumption,
+  resumption: Resumption,
   lease: Lease,
   watcher: Journal.Watcher | undefined
 ) {
+  const { last, sent, stays, withParent = false } = resumption
   const store = yield* RunStore
-  const { runId } = state
-  if (message !== undefined) yield* Asked.message(runId, message)
   yield* PoolClaims.settleAgain(job, last)
   const news = yield* Orphans.closeBelow(job, state)
-  const commands = yield* store.inbox(runId, state.inbox)
+  const commands = yield* store.inbox(state.runId, state.inbox)
   const misfits = yield* Inbox.misfits(job, state, commands)
-  const question = questionOf(state)
-  if (message !== undefined && question !== undefined && question.runId !== runId) {
-    yield* store.send(question.runId, {
-      type: "answer",
-      callId: question.callId,
-      answer: message
-    })
-  }
-  const { answer, messages } = said(state, question, message)
-  const { agent, tools } = job
-  const journal = yield* Journal.make({ runId, agent, tools: tools.tools, from: state, lease, watcher })
-  journal.stage({ type: "run_resumed", inbox: commands.at(-1)?.id ?? state.inbox, messages }, ...news)
-  if (limits !== undefined) journal.stage({ type: "limits_changed", limits })
-  if (answer !== undefined) journal.stage(answer)
+  const inbox = commands.at(-1)?.id ?? state.inbox
+  const journal = yield* again(job, state, resumption, news, inbox, lease, watcher)
   Inbox.takeIn(journal, commands, misfits)
   if (stays !== undefined) {
     const lost = RunState.unknownOutcomes(journal.state())

@@ -23,6 +23,7 @@ import {
   check,
   expectTag,
   finish,
+  guarded,
   journal,
   model,
   of,
@@ -232,6 +233,69 @@ describe("a layer", () => {
       expect(seen.at(-1)).toBe("run_stopped")
     }
   })
+
+  for (const ending of ["max_budget", "cancelled"] as const) {
+    const hangs = Agent.provide(Layer.effect(Thing, Effect.never))
+    const layers = (lines: ReadonlyArray<Scripted.Line>) => Agent.provide(model(lines).layer)
+    /** Resumes an agent whose layer is never there, until its time is up or it is stopped. */
+    const resumed = <A, R>(agent: Agent.Agent<A, never, R>, options: Agent.ResumeOptions = {}) =>
+      Effect.gen(function* () {
+        const running = yield* Effect.forkChild(Agent.resume(agent.pipe(hangs), "r", options), {
+          startImmediately: true
+        })
+        yield* settle
+        if (ending === "cancelled") yield* Agent.cancel("r", "enough")
+        yield* withTime(Fiber.await(running))
+        expect(yield* status("r")).toBe(ending)
+      })
+    const more = { limits: { time: "1 minute" } } as const
+
+    check(`whose run ends while it is built keeps what the run is told (${ending})`, function* () {
+      const agent = answering("bot").pipe(layers([Scripted.text("ok"), Scripted.text("more")]))
+      yield* Agent.create(agent, "go", { runId: "r" })
+      yield* resumed(agent, { message: "be quick" })
+      const { run } = yield* Agent.resume(agent, "r", more)
+      expect(run.messages.filter(({ role }) => role === "user").map(({ content }) => content)).toEqual([
+        "go",
+        "be quick"
+      ])
+    })
+
+    check(
+      `whose run ends while it is built keeps the answer that the run is given (${ending})`,
+      function* () {
+        const ask = Scripted.call("request_input", { question: "Which one?" }, { id: "q" })
+        const submit = Scripted.call("submit_result", { host: "web-3" }, { id: "s" })
+        const agent = Agent.make("bot", { output: Schema.Struct({ host: Schema.String }), limits }).pipe(
+          layers([ask, submit])
+        )
+        yield* Effect.flip(Agent.run(agent, "go", { runId: "r" }))
+        yield* resumed(agent, { message: "web-3" })
+        const { run } = yield* Agent.resume(agent, "r", more)
+        expect(run.messages.find(({ role }) => role === "tool")?.content).toContain("web-3")
+      }
+    )
+
+    check(
+      `whose run ends while it is built leaves the run below as any such end does (${ending})`,
+      function* () {
+        const tools = Toolkit.make(guarded("delete"))
+        const cleaner = Agent.make("cleaner", { toolkit: tools, limits }).pipe(
+          Agent.provide(tools.toLayer({ delete: () => Effect.succeed("gone") })),
+          layers([call("delete", "d"), Scripted.text("deleted")])
+        )
+        const lead = above(cleaner, 1)
+        yield* Effect.flip(Agent.run(lead, "go", { runId: "r" }))
+        yield* resumed(lead, { limits: { time: "10 seconds" } })
+        expect(yield* status("r/c")).toBe(ending === "cancelled" ? "cancelled" : "approval")
+        if (ending === "cancelled") return
+        yield* Agent.decide({ runId: "r/c", callId: "d" }, Agent.approve())
+        const { output, run } = yield* Agent.resume(lead, "r", more)
+        expect(output).toBe("done")
+        expect(run.messages.find(({ role }) => role === "tool")?.content).toContain("deleted")
+      }
+    )
+  }
 
   check("that fails does so as its own error, and what was built is closed", function* () {
     const log: Array<string> = []
