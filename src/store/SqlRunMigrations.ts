@@ -173,6 +173,11 @@ const sayReasons = Effect.fnUntraced(function* (sql: SqlClient.SqlClient) {
 const reasons = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
   const { text } = typesOf(sql)
+  // Whoever writes waits behind whoever waits for a table: for less than an append has, so that no run ends for it.
+  yield* sql.onDialectOrElse({
+    pg: () => Effect.asVoid(sql`SET LOCAL lock_timeout = '3s'`),
+    orElse: () => Effect.void
+  })
   yield* sql`ALTER TABLE checkrein_runs ADD COLUMN reason ${text}`
   yield* sql`ALTER TABLE checkrein_tags ADD COLUMN reason ${text}`
   yield* sayReasons(sql)

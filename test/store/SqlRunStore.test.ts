@@ -581,6 +581,50 @@ describe("what an append has to survive", () => {
   )
 })
 
+/** Has the tables of the build before runs were listed by why they have stopped. */
+const withoutReasons = Effect.fnUntraced(function* (sql: SqlClient.SqlClient) {
+  for (const index of ["runs_reason", "runs_agent_reason", "tags_reason", "tags_agent_reason"])
+    yield* sql`DROP INDEX ${sql(`checkrein_${index}`)}`
+  for (const table of ["checkrein_runs", "checkrein_tags"])
+    yield* sql`ALTER TABLE ${sql(table)} DROP COLUMN reason`
+  yield* sql`DELETE FROM checkrein_migrations WHERE name = 'reasons'`
+})
+
+describePostgres("a process of a newer build that is started beside others (Postgres)", () =>
+  onPostgres(
+    "keeps nobody waiting for longer than an append does, whoever reads the tables meanwhile",
+    (store, sql) =>
+      Effect.gen(function* () {
+        yield* store.append(append("a", 0))
+        yield* withoutReasons(sql)
+        const open = SqlRunStore.make.pipe(
+          Effect.provideService(SqlClient.SqlClient, sql),
+          Effect.asVoid,
+          Effect.scoped
+        )
+        const [reads, isRead] = [yield* Deferred.make<void>(), yield* Deferred.make<void>()]
+        const backup = yield* sql`SELECT 1 FROM checkrein_runs`.pipe(
+          Effect.andThen(Deferred.succeed(reads, undefined)),
+          Effect.andThen(Deferred.await(isRead)),
+          sql.withTransaction,
+          Effect.forkChild
+        )
+        yield* Deferred.await(reads)
+        const begunMs = performance.now()
+        const [failure] = yield* Effect.all([Effect.flip(open), sql`UPDATE checkrein_runs SET seq = seq`], {
+          concurrency: "unbounded"
+        })
+        expect(performance.now() - begunMs).toBeLessThan(5_000)
+        expect(failure).toMatchObject({ _tag: "RunStoreError", kind: "unavailable", runId: "" })
+        expect(failure.message).toContain("locked by somebody else")
+        yield* Deferred.succeed(isRead, undefined)
+        yield* Fiber.join(backup)
+        yield* open
+        expect(yield* sql`SELECT reason FROM checkrein_runs`).toEqual([{ reason: null }])
+      })
+  )
+)
+
 describeBoth("the tables of the build before runs were listed by why they have stopped", (test) =>
   test("are brought over with all their runs, whatever can be read of them", (store, sql) =>
     Effect.gen(function* () {
@@ -593,11 +637,7 @@ describeBoth("the tables of the build before runs were listed by why they have s
         yield* store.append(append(`run ${i}`, 0, 1, { startedAt: second(i), ...tags, ...rest }))
       }
       yield* sql`UPDATE checkrein_runs SET summary = '{"reason":"appr' WHERE run_id = 'run 300'`
-      for (const index of ["runs_reason", "runs_agent_reason", "tags_reason", "tags_agent_reason"])
-        yield* sql`DROP INDEX ${sql(`checkrein_${index}`)}`
-      for (const table of ["checkrein_runs", "checkrein_tags"])
-        yield* sql`ALTER TABLE ${sql(table)} DROP COLUMN reason`
-      yield* sql`DELETE FROM checkrein_migrations WHERE name = 'reasons'`
+      yield* withoutReasons(sql)
 
       const opened = yield* SqlRunStore.make.pipe(
         Effect.provideService(SqlClient.SqlClient, sql),
