@@ -226,10 +226,10 @@ export class RunStore extends Context.Service<
     /**
      * Deletes a run whole: its journal, its inbox, and the runs that its sub-agents have had, at every depth. Yields the
      * ids of all of them, its own first; none, if `untouchedSince` is given and one was written to since: then nothing is
-     * deleted. The runs of sub-agents are found by the `parent` in their summaries, and not by how their ids begin: a run `a/2` without a parent stays when
-     * `a` is deleted. Fails with `RunBusy` while somebody drives it or one of them; then nothing is deleted. Its id may
-     * be used again; the calls of such a run have the idempotency keys of the deleted one's wherever turn, call id and
-     * arguments are the same, so that what was done once is not done twice.
+     * deleted. The runs of sub-agents are found by the `parent` in their summaries, and not by how their ids begin: a run
+     * `a/2` without a parent stays when `a` is deleted. Fails with `RunBusy` while somebody drives it or one of them; then
+     * nothing is deleted. Its id may be used again; the calls of such a run have the idempotency keys of the deleted one's
+     * wherever turn, call id and arguments are the same, so that what was done once is not done twice.
      */
     readonly delete: (
       runId: string,

@@ -135,7 +135,7 @@ export const make: Effect.Effect<RunStore["Service"], RunStoreError, SqlClient.S
       pg: () => answering(SqlTransaction.answerLimit),
       orElse: () => (rows) => rows
     })
-    /** What is short, or is a page: a server that does not send it in time does not answer. */
+    /** What is short, as a page of a list is: a server that does not send it in time does not answer. */
     const readShortFor = (runId: string) => {
       const read = readFor(runId)
       return <A>(rows: Effect.Effect<A, SqlError>): Effect.Effect<A, RunStoreError> => read(answers(rows))
