@@ -142,8 +142,8 @@ const prepare = Effect.fnUntraced(function* (definition: Definition, isStreamed:
 })
 
 /**
- * Makes an agent ready for a run with these limits. Refuses one that has no model here or asks it what it cannot, whose worst case would have to be
- * held and cannot be told, or whose cost would have to be limited and has no price.
+ * Makes an agent ready for a run with these limits. Refuses one that has no model here, or parameters with which none can
+ * be asked; one whose worst case would have to be held and cannot be told; and one whose cost is limited and has no price.
  */
 export const ready = Effect.fnUntraced(function* (
   definition: Definition,

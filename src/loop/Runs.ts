@@ -22,7 +22,6 @@ import {
 import { inWorldTime } from "../store/TimeLimit.ts"
 import * as Allowances from "./Allowances.ts"
 import { ambient } from "./Ambient.ts"
-import { apart } from "./Apart.ts"
 import * as Asked from "./Asked.ts"
 import * as Brought from "./Brought.ts"
 import * as Cancel from "./Cancel.ts"
@@ -46,7 +45,7 @@ import {
 } from "./Resume.ts"
 import * as RunEnd from "./RunEnd.ts"
 import * as Session from "./Session.ts"
-import { alone, type Surroundings } from "./Surroundings.ts"
+import { alone, apart, type Surroundings } from "./Surroundings.ts"
 
 /** What a run is asked, and how. */
 export interface RunOptions {
