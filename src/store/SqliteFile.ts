@@ -24,8 +24,8 @@ export interface Options {
   readonly synchronous?: "full" | "normal" | undefined
 }
 
-/** SQLite itself waits by blocking the process; what takes longer than this is waited for on the clock. */
-export const engineWait = Duration.millis(10)
+// SQLite itself waits by blocking the process; what takes longer than this is waited for on the clock.
+const engineWait = Duration.millis(10)
 
 const errcodeOf = (cause: unknown): number | undefined =>
   cause instanceof Error && "errcode" in cause && typeof cause.errcode === "number"
