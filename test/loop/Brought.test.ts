@@ -8,6 +8,7 @@ import * as Toolkit from "effect/ai/Toolkit"
 import * as Cause from "effect/Cause"
 import * as Clock from "effect/Clock"
 import * as Context from "effect/Context"
+import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
@@ -342,6 +343,59 @@ describe("a layer", () => {
       expect(log).toEqual([...around.slice(0, 2), "inner closed, Failure", "outer closed, Failure", "ended"])
     }
   )
+
+  for (const stage of ["built", "being built"])
+    for (const [end, reason] of [
+      ["interrupt", "enough"],
+      ["cancel", "enough"],
+      ["lease lost", undefined],
+      ["time", undefined]
+    ] as const) {
+      check(
+        `that is ${stage} is closed once when its run ends (${end}), which keeps its reason`,
+        function* () {
+          const log: Array<string> = []
+          const logged = Layer.effectDiscard(
+            Effect.acquireRelease(
+              Effect.sync(() => log.push("built")),
+              () => Effect.sync(() => log.push("closed"))
+            )
+          )
+          const tools = Toolkit.make(reader("wait"))
+          const later = stage === "built" ? Layer.empty : Layer.effectDiscard(Effect.never)
+          const agent = Agent.make("bot", { toolkit: tools, limits }).pipe(
+            Agent.provide(
+              Layer.merge(tools.toLayer({ wait: () => Effect.never }), once(call("wait", "c")).layer)
+            ),
+            Agent.provide(later),
+            Agent.provide(logged)
+          )
+          const loss = yield* Deferred.make<never, RunStore.RunBusy>()
+          const store = yield* RunStore.RunStore
+          const losing = {
+            ...store,
+            lease: (runId: string) =>
+              Effect.map(store.lease(runId), (lease) => ({ ...lease, lost: Deferred.await(loss) }))
+          }
+          yield* Agent.create(answering("bot"), "go", { runId: "r" })
+          const running = yield* Effect.forkChild(
+            Agent.resume(agent, "r").pipe(Effect.provideService(RunStore.RunStore, losing)),
+            { startImmediately: true }
+          )
+          yield* settle
+          expect(log).toEqual(["built"])
+          if (end === "interrupt")
+            yield* Fiber.interruptAs(running, undefined, Context.make(Agent.CancelReason, "enough"))
+          if (end === "cancel") yield* Agent.cancel("r", "enough")
+          if (end === "lease lost") yield* Deferred.fail(loss, new RunStore.RunBusy({ runId: "r" }))
+          const exit = yield* withTime(Fiber.await(running))
+          expect(log).toEqual(["built", "closed"])
+          if (Exit.isSuccess(exit)) throw new Error("it has come to no end of its own")
+          expect(Context.get(Cause.annotations(exit.cause), Agent.CancelReason)).toBe(reason)
+          if (reason !== undefined) expect(Cause.hasInterruptsOnly(exit.cause)).toBe(true)
+        }
+      )
+    }
 
   check("whose closing dies is told of", function* () {
     const agent = answering("bot").pipe(Agent.provide(closing(Effect.die("it is stuck"))))
