@@ -19,6 +19,7 @@ import * as SqlClient from "effect/sql/SqlClient"
 import type * as SqlConnection from "effect/sql/SqlConnection"
 import type * as SqlError from "effect/sql/SqlError"
 import * as Statement from "effect/sql/Statement"
+import * as Given from "../run/Given.ts"
 import { RunStore, RunStoreError } from "./RunStore.ts"
 import { openError } from "./SqlFailure.ts"
 import * as SqliteFile from "./SqliteFile.ts"
@@ -27,6 +28,12 @@ import * as SqlRunStore from "./SqlRunStore.ts"
 import { inWorldTime } from "./TimeLimit.ts"
 
 export type { Options } from "./SqliteFile.ts"
+
+const kinds: Given.Kinds<Options> = {
+  filename: Given.text,
+  busyTimeout: Given.duration,
+  synchronous: Given.oneOf("full", "normal")
+}
 
 const statementsKept = 256
 
@@ -120,7 +127,8 @@ const connect = (db: DatabaseSync, patience: Patience): SqlConnection.Connection
  * Opens a database for as long as the scope is open: WAL journal, foreign keys on. Closing it folds the WAL back into
  * the file, if no other connection uses it.
  *
- * Fails with `SqlError`, in words, when the file cannot be opened, is no database, or cannot be written.
+ * Fails with `SqlError`, in words, when the file cannot be opened, is no database, or cannot be written. An option that is
+ * misspelt, or a `busyTimeout` that is no duration, is a defect.
  *
  * @example
  * ```ts
@@ -140,6 +148,8 @@ export const make = (
   options: Options
 ): Effect.Effect<SqlClient.SqlClient, SqlError.SqlError, Scope.Scope | Reactivity.Reactivity> =>
   Effect.gen(function* () {
+    const problem = Given.problemOf(options, "options", kinds, ["filename"])
+    if (problem !== undefined) return yield* Effect.die(new TypeError(problem))
     const patience = SqliteFile.patienceOf(options)
     const db = yield* Effect.acquireRelease(SqliteFile.open(options, patience), (db) =>
       Effect.sync(() => db.close())

@@ -212,6 +212,23 @@ describe("a store whose file is removed while it is open", () => {
   )
 })
 
+describe("an option that is misspelt or none", () => {
+  const refusal = <A, E>(layer: Layer.Layer<A, E>) =>
+    Effect.map(Effect.exit(Effect.scoped(Layer.build(layer))), String)
+
+  it.effect.each([
+    [{ busyTimeout: Number.NaN }, "options.busyTimeout is NaN, and must be a duration of at least 0"],
+    [JSON.parse('{ "busyTimout": "1 minute" }'), 'options has no "busyTimout"']
+  ] as const)("is refused, and no file is made: %j", ([options, problem]) =>
+    Effect.gen(function* () {
+      const filename = join(yield* folder, "runs.db")
+      expect(yield* refusal(NodeSqlite.layer({ ...options, filename }))).toContain(problem)
+      expect(yield* refusal(NodeSqlite.runStore(filename, options))).toContain(problem)
+      expect(existsSync(filename)).toBe(false)
+    })
+  )
+})
+
 describe("the client", () => {
   const withClient = <A, E>(body: (sql: SqlClient.SqlClient) => Effect.Effect<A, E>) =>
     Effect.gen(function* () {
