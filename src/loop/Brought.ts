@@ -90,9 +90,12 @@ const stopwatch = Effect.fnUntraced(function* ({ elapsedMs, limits }: Waiting, l
   }
 })
 
+const dies = (exit: Exit.Exit<unknown, unknown> | undefined): exit is Exit.Failure<never, unknown> =>
+  exit !== undefined && Exit.isFailure(exit) && Cause.hasDies(exit.cause)
+
 /**
  * Does something for a run of an agent that may ask for what the agent brings, and closes that after it. A finalizer that
- * dies is told of as the end of the effect.
+ * dies is told of as the end of the effect, and in the log where the run has ended for something else meanwhile.
  */
 export const lend = <A>(
   definition: Definition,
@@ -172,16 +175,14 @@ export const lend = <A>(
       ])
       if (ending === undefined) return yield* ready
       // What is written down then has waited for that.
-      yield* Effect.uninterruptible(end())
+      const ended = yield* Effect.uninterruptible(end())
+      if (dies(ended))
+        yield* Effect.logWarning(`a layer of ${definition.name} has died while it was closed`, ended.cause)
       return { _tag: "Ended", ending, waitedMs: time.waitedMs() }
     })
 
     return restore(use(bring)).pipe(
       Effect.exit,
-      Effect.flatMap((exit) =>
-        Effect.flatMap(end(exit), (ended) =>
-          ended !== undefined && Exit.isFailure(ended) && Cause.hasDies(ended.cause) ? ended : exit
-        )
-      )
+      Effect.flatMap((exit) => Effect.flatMap(end(exit), (ended) => (dies(ended) ? ended : exit)))
     )
   })

@@ -84,7 +84,8 @@ const timed = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
     const since = yield* Clock.currentTimeMillis
     const exit = yield* Effect.exit(withTime(effect)).pipe(Effect.provide(Logger.layer([logger])))
     const seconds = Math.round(((yield* Clock.currentTimeMillis) - since) / 1_000)
-    return { exit, seconds, letGo: warnings.filter((text) => text.includes("may still be running")) }
+    const letGo = warnings.filter((text) => text.includes("may still be running"))
+    return { exit, seconds, warned: warnings, letGo }
   })
 
 const yields = <A, E>(exit: Exit.Exit<A, E>): A => {
@@ -402,6 +403,16 @@ describe("a layer", () => {
     const exit = yield* Effect.exit(Agent.run(agent, "go", { runId: "r" }))
     expect(Exit.isFailure(exit) && Cause.squash(exit.cause)).toBe("it is stuck")
     expect(yield* status("r")).toBe("answered")
+  })
+
+  check("whose closing dies when its run ends while it is built is told of in the log", function* () {
+    const agent = answering("bot").pipe(
+      Agent.provide(Layer.effect(Thing, Effect.never)),
+      Agent.provide(closing(Effect.die("it is stuck")))
+    )
+    const { exit, warned } = yield* timed(finish(Agent.run(agent, "go", { runId: "r" })))
+    expectTag(yields(exit).exit, "BudgetExceeded")
+    expect(warned).toContain("a layer of bot has died while it was closed")
   })
 
   check("keeps what it has left running until its run is over", function* () {
