@@ -17,12 +17,12 @@ import { atMost, inWorldTime, worldMs } from "./TimeLimit.ts"
 
 const releaseLimit = "2 seconds"
 
-const dayMs = 86_400_000
+const longestMs = 86_400_000
 
 /** When a lease is renewed and given up, in milliseconds after it was last renewed. */
 const scheduleOf = (time: Duration.Input) => {
   const leaseMs = Math.round(
-    Math.min(Math.max(1_000, Duration.toMillis(Duration.fromInputUnsafe(time))), dayMs)
+    Math.min(Math.max(1_000, Duration.toMillis(Duration.fromInputUnsafe(time))), longestMs)
   )
   return {
     leaseMs,
@@ -42,11 +42,12 @@ export const nowText = (sql: SqlClient.SqlClient): string =>
   })
 
 /**
- * Whether a lease is held, as a condition. One that ends further away than the longest that can be asked for is not: the
- * clock was set back since, and whoever lives renews it by the clock as it is.
+ * Whether a lease is held, as a condition. One that ends further away than twice the longest that can be asked for is not:
+ * the clock was set back far since, and whoever lives renews it by the clock as it is. Twice, for a clock that is only
+ * put right takes nobody's.
  */
 export const heldText = (sql: SqlClient.SqlClient): string =>
-  `(checkrein_leases.until_ms > ${nowText(sql)} AND checkrein_leases.until_ms <= ${nowText(sql)} + ${dayMs})`
+  `(checkrein_leases.until_ms > ${nowText(sql)} AND checkrein_leases.until_ms <= ${nowText(sql)} + ${2 * longestMs})`
 
 /** The lease of a driver of this store, for an append to go by: it may write only as long as nobody else has taken it. */
 export interface Own {
