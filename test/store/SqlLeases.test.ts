@@ -92,7 +92,7 @@ describeShared((where) => {
     })
   )
 
-  test("a lease that ends later than any can is nobody's, one of a clock that was put right is its holder's", 15, ({ sql, store }) =>
+  test("a lease that ends later than any can is nobody's, one after a clock was put right is held", 15, ({ sql, store }) =>
     Effect.gen(function* () {
       const hours = (count: number) =>
         Effect.gen(function* () {
