@@ -92,7 +92,7 @@ describeShared((where) => {
     })
   )
 
-  test("a lease that ends later than any can is nobody's, one after a clock was put right is held", 15, ({ sql, store }) =>
+  test("a lease that ends later than any can is nobody's, one that ends in time is", 15, ({ sql, store }) =>
     Effect.gen(function* () {
       const hours = (count: number) =>
         Effect.gen(function* () {
