@@ -41,7 +41,7 @@ const isWritten = (value: unknown): value is Duration.Input => {
   if (Duration.isDuration(value) || typeof value === "string" || typeof value === "bigint") return true
   if (Array.isArray(value)) return value.length === 2 && value.every(isAmount)
   if (!isRecord(value)) return isAmount(value)
-  const amounts = Object.values(value)
+  const amounts = units.map((unit) => value[unit]).filter((amount) => amount !== undefined)
   return amounts.length > 0 && amounts.every(isAmount) && misspelt(value, units) === undefined
 }
 
@@ -59,8 +59,11 @@ const isDate =
 /** The moment that a date names, as the journal writes it; `undefined` for what is none. */
 export const momentOf = (value: unknown): string | undefined => {
   if (typeof value !== "string" || !isDate.test(value)) return undefined
-  const date = new Date(value)
-  return Number.isNaN(date.getTime()) ? undefined : date.toISOString()
+  const [day = ""] = value.replace(/^\+00/, "").split("T")
+  const [moment, midnight] = [new Date(value), new Date(day)]
+  if (Number.isNaN(moment.getTime()) || Number.isNaN(midnight.getTime())) return undefined
+  // The 30th of February would be a day of March.
+  return midnight.toISOString().startsWith(day) ? moment.toISOString() : undefined
 }
 
 /** What a value has to be. */
@@ -75,10 +78,10 @@ export const duration: Kind = {
   is: (value) => millisOf(value) !== undefined
 }
 
-/** A date, in ISO 8601. */
+/** A date, in ISO 8601, that is compared as a text: after the year 9999 it would come before all others. */
 export const date: Kind = {
-  what: "a date, as in 2030-01-31T12:00:00Z",
-  is: (value) => momentOf(value) !== undefined
+  what: "a date up to the year 9999, as in 2030-01-31T12:00:00Z",
+  is: (value) => momentOf(value)?.startsWith("+") === false
 }
 
 /** A text. */

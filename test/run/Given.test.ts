@@ -13,6 +13,8 @@ describe("a duration", () => {
       [Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY],
       [[1, 500_000_000], 1_500],
       [{ hours: 1, seconds: 1 }, 3_601_000],
+      [{ hours: 1, minutes: undefined }, 3_600_000],
+      [Object.create({ hours: 1 }), 3_600_000],
       [Duration.days(1), 86_400_000]
     ] as const)
       expect(Given.millisOf(value)).toBe(ms)
@@ -31,7 +33,9 @@ describe("a duration", () => {
     ["a unit of NaN", { hours: Number.NaN }],
     ["a unit that is none", { minute: 1 }],
     ["a unit of text", { hours: "1" }],
+    ["a unit of null", { hours: 1, minutes: null }],
     ["no unit", {}],
+    ["no unit that is defined", { hours: undefined, minutes: undefined }],
     ["a date", new Date(0)],
     ["a pair of NaN", [Number.NaN, 0]],
     ["a list", []],
@@ -51,14 +55,42 @@ describe("a date", () => {
     ["2026-02-03", "2026-02-03T00:00:00.000Z"],
     ["2026-02-03T04:05Z", "2026-02-03T04:05:00.000Z"],
     ["2026-02-03T04:05:06.7899+02:00", "2026-02-03T02:05:06.789Z"],
-    ["-000001-01-01", "-000001-01-01T00:00:00.000Z"]
+    ["2028-02-29", "2028-02-29T00:00:00.000Z"],
+    ["2026-02-28T23:00:00-02:00", "2026-03-01T01:00:00.000Z"],
+    ["2026-03-01T01:00:00+02:00", "2026-02-28T23:00:00.000Z"],
+    ["-000001-01-01", "-000001-01-01T00:00:00.000Z"],
+    ["+002026-02-03T04:05Z", "2026-02-03T04:05:00.000Z"],
+    ["+012099-01-01", "+012099-01-01T00:00:00.000Z"]
   ])("%s is %s", (date, moment) => {
     expect(Given.momentOf(date)).toBe(moment)
+  })
+
+  it.each([
+    "2099-02-30",
+    "2026-02-29",
+    "2100-02-29T12:00Z",
+    "2026-04-31T23:59:59+02:00",
+    "+012099-02-30",
+    "2026-01-32"
+  ])("%s is a day that there is not", (date) => {
+    expect(Given.momentOf(date)).toBeUndefined()
   })
 
   it("is none without its zone, without its zeros, or in words", () => {
     for (const none of ["", "soon", "1", "Jan 1 2026", "2026-1-1", "2026-13-01", "2026-01-01T00:00", 0, null])
       expect(Given.momentOf(none)).toBeUndefined()
+  })
+})
+
+describe("a date to compare by", () => {
+  it.each([
+    ["-000001-01-01", true],
+    ["9999-12-31T23:59:59Z", true],
+    ["9999-12-31T23:59:59-01:00", false],
+    ["+010000-01-01", false],
+    ["soon", false]
+  ])("%s may be one: %s", (date, is) => {
+    expect(Given.date.is(date)).toBe(is)
   })
 })
 

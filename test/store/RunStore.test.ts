@@ -89,7 +89,11 @@ describe("deleteOlderThan", () => {
 })
 
 describeStores((layer) => {
-  const noDates = ["", "soon", "1", "2026-1-1", "2026-13-01", "2026-01-01T00:00", "Jan 1 2026", null, 0]
+  const noDates = [
+    ...["", "soon", "1", "2026-1-1", "2026-13-01", "2026-02-30", "2026-01-01T00:00", "Jan 1 2026", null, 0],
+    // Compared as a text it would come before all others.
+    "+012099-01-01"
+  ]
   it.effect("a date that is none is refused, and so is an option that is misspelt", () =>
     Effect.gen(function* () {
       const store = yield* RunStore
