@@ -312,15 +312,17 @@ export const create = (
         if (stored === undefined || stored.agent === definition.name) return stored !== undefined
         return yield* mismatch(definition, runId, `it is a run of ${stored.agent}`)
       })
+      if (yield* isStored) return runId
+      const limits = yield* ownLimits(definition, options, alone)
+      // Before the lease is taken: whoever stores the same run at the same moment waits for one append, and not for this. Its
+      // time has not begun: whoever waits for this may stop waiting.
+      const came = yield* bring({ runId, limits: {}, elapsedMs: 0, stopped: Effect.never })
+      if (came._tag === "Ended")
+        return yield* Effect.die(new Error(`run ${runId} was stopped before it was stored`))
       const stored = Effect.gen(function* () {
         if (yield* isStored) return
         const lease = yield* store.lease(runId)
         if (yield* isStored) return
-        const limits = yield* ownLimits(definition, options, alone)
-        // Its time has not begun: whoever waits for this may stop waiting.
-        const came = yield* bring({ runId, limits: {}, elapsedMs: 0, stopped: lease.lost })
-        if (came._tag === "Ended")
-          return yield* Effect.die(new Error(`run ${runId} was stopped before it was stored`))
         yield* came.here(
           Effect.gen(function* () {
             const job = yield* readyFor(came.definition, alone, { runId, limits })

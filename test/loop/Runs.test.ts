@@ -1,6 +1,8 @@
 /** Runs that are stored at the same moment, under the same id. */
 import { expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
+import * as Latch from "effect/Latch"
+import * as Layer from "effect/Layer"
 import { Agent, RunHost, RunStore } from "../../src/index.ts"
 import * as Scripted from "../../src/provider/Scripted.ts"
 import { describeStores } from "../store/stores.ts"
@@ -65,6 +67,32 @@ describeStores((layer, name) => {
       expect(of(events, "turn_started")).toHaveLength(1)
     })
   )
+
+  for (const how of ["Agent.create", "host.start"] as const)
+    it.live(`all get its id, however long what its agent brings takes to build (${how}, ${name})`, () =>
+      Effect.gen(function* () {
+        // It is there when all have asked for it, which takes longer than anybody waits who has to wait for another one.
+        let asked = 0
+        const allAsk = Latch.makeUnsafe()
+        const slow = Layer.effectDiscard(
+          Effect.suspend(() => (++asked === 10 ? allAsk.open : Effect.asVoid(allAsk.await)))
+        )
+        const patient = agent.pipe(Agent.provide(slow))
+        const events = yield* onFar(
+          Effect.gen(function* () {
+            const host = yield* RunHost.RunHost
+            const ids = yield* tenTimes(() =>
+              how === "host.start"
+                ? host.start("clerk", "go", { runId: "r" })
+                : Agent.create(patient, "go", { runId: "r" })
+            )
+            expect(ids).toEqual(ids.map(() => "r"))
+            if (how === "host.start") expect(yield* host.ended("r")).toMatchObject({ status: "completed" })
+          }).pipe(Effect.provide(RunHost.layer([patient])))
+        )
+        expect(of(events, "run_started")).toHaveLength(1)
+      })
+    )
 
   it.live(`of two agents one has it, and the other is told so (${name})`, () =>
     Effect.gen(function* () {
