@@ -7,6 +7,7 @@
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import type * as Schema from "effect/Schema"
+import { picked } from "../run/Given.ts"
 
 /**
  * Parameters of one model request. What is left out is left to the provider's default. An agent is not run with what is none
@@ -65,6 +66,17 @@ export const RequestParams = Context.Reference<RequestParams>("checkrein/Request
  */
 export const CapsOutput = Context.Reference<boolean>("checkrein/CapsOutput", { defaultValue: () => false })
 
+const names = [
+  "temperature",
+  "topP",
+  "maxOutputTokens",
+  "stop",
+  "seed",
+  "reasoningEffort",
+  "parallelToolCalls",
+  "extra"
+] as const
+
 /**
  * Runs an effect with these parameters added to those in force; the ones given here win.
  *
@@ -83,5 +95,7 @@ export const add =
   <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
     Effect.updateService(effect, RequestParams, (current) => ({
       ...current,
-      ...params
+      // What is misspelt stays in it, and is refused when an agent is run.
+      ...params,
+      ...picked(params, names)
     }))

@@ -23,6 +23,16 @@ export const misspelt = (given: object, known: ReadonlyArray<string>): string | 
   return undefined
 }
 
+/**
+ * What an object says under these names, in an object that can be spread; what is undefined is left out. An instance of a
+ * class may have what it says above it, where no spread finds it.
+ */
+export const picked = <A extends object>(given: A, names: ReadonlyArray<keyof A>): Partial<A> => {
+  const out: Partial<A> = {}
+  for (const name of names) if (given[name] !== undefined) out[name] = given[name]
+  return out
+}
+
 const isAmount = (value: unknown): boolean => typeof value === "number" && !Number.isNaN(value)
 
 const units: ReadonlyArray<string> = [
@@ -113,6 +123,13 @@ export const oneOf = (...texts: ReadonlyArray<string>): Kind => ({
 
 /** Options whose names are known, by what each has to be. */
 export type Kinds<Options> = { readonly [Name in keyof Required<Options>]: Kind }
+
+/** The names of options. */
+export const namesOf = <Options>(kinds: Kinds<Options>): ReadonlyArray<keyof Options> => {
+  const names: Array<keyof Options> = []
+  for (const name in kinds) names.push(name)
+  return names
+}
 
 /**
  * What is wrong with options, as a sentence in which they are called `name`; `undefined` if nothing is. One that is left out

@@ -6,7 +6,7 @@
 import type * as Duration from "effect/Duration"
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
-import { isRecord, millisOf, misspelt, momentOf, shown } from "./Given.ts"
+import { isRecord, millisOf, misspelt, momentOf, picked, shown } from "./Given.ts"
 import type { Limits } from "./Limits.ts"
 
 /**
@@ -81,11 +81,9 @@ export const defaultTurns = 20
 type Amounts = NonNullable<Limits["reserve"]>
 
 /** The resources that a limit may be of. */
-export const amountNames: ReadonlyArray<string> = ["turns", "usd", "tokens", "toolCalls", "time"]
-const names: Readonly<Record<"limits" | "reserve", ReadonlyArray<string>>> = {
-  limits: [...amountNames, "deadline", "money", "reserve"],
-  reserve: amountNames
-}
+export const amountNames = ["turns", "usd", "tokens", "toolCalls", "time"] as const
+const limitNames = [...amountNames, "deadline", "money", "reserve"] as const
+const names = { limits: limitNames, reserve: amountNames }
 
 /** Why this is nothing to read limits from, where the compiler was not asked: no object, or with a name that is none. */
 export const misshapen = (
@@ -167,21 +165,22 @@ export const fromInput = (input: LimitsInput = {}): Result.Result<Limits, Invali
   Result.gen(function* () {
     const wrong = misshapen(input, "limits")
     if (wrong !== undefined) return yield* Result.fail(wrong)
-    const { money, turns = defaultTurns } = input
+    const given = picked(input, limitNames)
+    const { money, turns = defaultTurns } = given
     if (money !== undefined && !isMoneyMode(money)) {
       const problem = `money is ${shown(money)}, and must be "over-by-one-turn" or "hold"`
       return yield* Result.fail(new InvalidLimits({ problem }))
     }
-    const deadline = yield* deadlineOf(input)
+    const deadline = yield* deadlineOf(given)
     const limits: Limits = {
-      ...(yield* amountsOf({ ...input, turns }, "")),
+      ...(yield* amountsOf({ ...given, turns }, "")),
       ...(deadline === undefined ? undefined : { deadline }),
       ...(money === "hold" ? { money: "hold" as const } : undefined)
     }
-    if (input.reserve === undefined) return limits
-    const wrongReserve = misshapen(input.reserve, "reserve")
+    if (given.reserve === undefined) return limits
+    const wrongReserve = misshapen(given.reserve, "reserve")
     if (wrongReserve !== undefined) return yield* Result.fail(wrongReserve)
-    const reserve = yield* amountsOf(input.reserve, "reserve.")
+    const reserve = yield* amountsOf(given.reserve, "reserve.")
     for (const name of ["turns", "usd", "tokens", "toolCalls", "timeMs"] as const) {
       const kept = reserve[name]
       if (kept === undefined || kept === 0) continue
@@ -195,9 +194,6 @@ export const fromInput = (input: LimitsInput = {}): Result.Result<Limits, Invali
     return { ...limits, reserve }
   })
 
-const named = (input: LimitsInput): LimitsInput =>
-  Object.fromEntries(Object.entries(input).filter(([, value]) => value !== undefined))
-
 /**
  * `over` on top of `under`: each limit that `over` names replaces the one below it. With a limit that is lifted goes its
  * reserve.
@@ -210,25 +206,29 @@ const named = (input: LimitsInput): LimitsInput =>
  * ```
  */
 export const override = (under: LimitsInput, over: LimitsInput): LimitsInput => {
-  // What is no limits at all is for `fromInput` to refuse.
-  for (const given of [under, over]) if (!isRecord(given)) return given
+  // What is no limits, or has a name that is none, is for `fromInput` to refuse.
+  for (const given of [under, over]) if (misshapen(given, "limits") !== undefined) return given
   for (const given of [over, under]) {
-    if (given.reserve !== undefined && !isRecord(given.reserve)) return given
+    if (given.reserve !== undefined && misshapen(given.reserve, "reserve") !== undefined) return given
   }
-  const lifted = Object.entries(over).flatMap(([name, value]) =>
-    value === Number.POSITIVE_INFINITY ? [[name, 0]] : []
-  )
-  const reserves = [under.reserve, over.reserve].some((reserve) => reserve !== undefined)
+  const { reserve: reserveBelow, ...below } = picked(under, limitNames)
+  const { reserve: reserveAbove, ...above } = picked(over, limitNames)
+  const lifted = amountNames.flatMap((name) => (above[name] === Number.POSITIVE_INFINITY ? [[name, 0]] : []))
   // A run ends by its time or by a date: naming one replaces the other.
-  const { deadline, time, ...rest } = under
-  const byTime = over.time !== undefined || over.deadline !== undefined ? {} : named({ time, deadline })
+  const { deadline, time, ...rest } = below
+  const isTimed = above.time !== undefined || above.deadline !== undefined
   return {
-    ...rest,
-    ...byTime,
-    ...named(over),
-    ...(reserves
-      ? { reserve: { ...under.reserve, ...Object.fromEntries(lifted), ...named(over.reserve ?? {}) } }
-      : undefined)
+    ...(isTimed ? rest : below),
+    ...above,
+    ...(reserveBelow === undefined && reserveAbove === undefined
+      ? undefined
+      : {
+          reserve: {
+            ...picked(reserveBelow ?? {}, amountNames),
+            ...Object.fromEntries(lifted),
+            ...picked(reserveAbove ?? {}, amountNames)
+          }
+        })
   }
 }
 

@@ -3,6 +3,7 @@
  */
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
+import { picked } from "../run/Given.ts"
 import * as Limits from "../run/Limits.ts"
 import { amountNames, misshapen } from "../run/LimitsInput.ts"
 import * as Money from "../run/Money.ts"
@@ -35,7 +36,10 @@ export const limitsOf = (
     misshapen(input, "limits", [...poolNames, "reserve"]) ??
     (input.reserve === undefined ? undefined : misshapen(input.reserve, "reserve", poolNames))
   if (wrong !== undefined) return Result.fail(wrong)
-  return Limits.fromInput({ ...input, turns: input.turns ?? Number.POSITIVE_INFINITY })
+  return Limits.fromInput({
+    turns: Number.POSITIVE_INFINITY,
+    ...picked(input, [...poolNames, "reserve"])
+  })
 }
 
 const isPurpose = Schema.is(Limits.Purpose)

@@ -93,7 +93,7 @@ export const only = (store: Store): Store => {
         refusal("", what, [before?.runId])
       return unless(refused, () =>
         store.list({
-          ...options,
+          ...Given.picked(options, Given.namesOf(listKinds)),
           since: Given.momentOf(since),
           until: Given.momentOf(until),
           ...(limit === undefined ? undefined : { limit: Math.floor(counted(limit)) })

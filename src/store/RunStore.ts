@@ -345,10 +345,13 @@ export const deleteOlderThan = (
     }
     // No run is from before its clock begins, and a date can be no further away than some.
     const until = new Date(Math.max(0, now - ageMs)).toISOString()
+    // Where no spread finds them, too: without them every run would go. What is misspelt is refused by the store.
+    const { agent, status, tag } = filter
+    const these = { ...filter, agent, status, tag, until, limit: page }
     const deleted: Array<string> = []
     let before: RunSummary | undefined
     do {
-      const runs: ReadonlyArray<RunSummary> = yield* store.list({ ...filter, until, before, limit: page })
+      const runs: ReadonlyArray<RunSummary> = yield* store.list({ ...these, before })
       for (const { parent, runId, updatedAt } of runs) {
         if (parent !== undefined || updatedAt >= until) continue
         const gone = yield* Effect.catchTag(

@@ -98,6 +98,18 @@ describe("request parameters", () => {
     })
   }
 
+  check("count wherever an object has them", function* () {
+    class Written {
+      temperature = 0
+      get maxOutputTokens() {
+        return 10
+      }
+    }
+    const asked = RequestParams.add(new Written())(RequestParams.RequestParams)
+    const inForce = yield* RequestParams.add({ topP: 1 })(asked)
+    expect(inForce).toEqual({ topP: 1, temperature: 0, maxOutputTokens: 10 })
+  })
+
   check("that can be asked with are none", function* () {
     const params = { temperature: 0, topP: 1, maxOutputTokens: 10, seed: -1, stop: [], extra: {} } as const
     const run = RequestParams.add({ ...params, reasoningEffort: "none" })(Agent.run(analyst, "go"))

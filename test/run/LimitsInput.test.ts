@@ -80,6 +80,41 @@ describe("fromInput", () => {
     expect(refusal(input)).toContain(name)
   })
 
+  class Written {
+    turns = 3
+    get usd() {
+      return 0.05
+    }
+    reserve = Object.create({ turns: 1 })
+  }
+  class Extended extends Written {
+    override turns = 4
+  }
+  it.each<readonly [string, Limits.LimitsInput, object]>([
+    ["a getter of a class", new Written(), { turns: 3, usd: 0.05, reserve: { turns: 1 } }],
+    ["a class above a class", new Extended(), { turns: 4, usd: 0.05, reserve: { turns: 1 } }],
+    [
+      "a prototype",
+      Object.create({ usd: 0.05, time: 10, money: "hold" }),
+      { turns: 20, usd: 0.05, timeMs: 10, money: "hold" }
+    ],
+    [
+      "a prototype's date",
+      Object.create({ deadline: "2030" }),
+      { turns: 20, deadline: "2030-01-01T00:00:00.000Z" }
+    ],
+    ["no prototype", Object.assign(Object.create(null), { usd: 1 }), { turns: 20, usd: 1 }],
+    [
+      "a frozen one",
+      Object.freeze({ turns: 3, reserve: Object.freeze({ turns: 1 }) }),
+      { turns: 3, reserve: { turns: 1 } }
+    ]
+  ])("a limit counts wherever an object has it: %s", (_, given, limits) => {
+    expect(read(given)).toEqual(limits)
+    expect(read(Limits.override({ turns: 20 }, given))).toEqual(limits)
+    expect(read(Limits.override(given, {}))).toEqual(limits)
+  })
+
   it("a reserve as large as its limit is allowed; a larger one, or one without a limit, is not", () => {
     expect(read({ turns: 3, reserve: { turns: 3 } })).toEqual({ turns: 3, reserve: { turns: 3 } })
     expect(refusal({ turns: 3, reserve: { turns: 4 } })).toMatch(/reserve\.turns.*4.*3/)

@@ -570,6 +570,19 @@ describe("limits that are written wrongly", () => {
     })
   )
 
+  it.effect("count wherever an object has them", () =>
+    Effect.gen(function* () {
+      class Written {
+        get usd() {
+          return 1
+        }
+        reserve = Object.create({ usd: 0.5 })
+      }
+      const pool = yield* MemoryBudgetPool.make("team-a", new Written())
+      expect((yield* pool.status).limits).toEqual({ usd: 1, reserve: { usd: 0.5 } })
+    })
+  )
+
   describeDatabases((database) =>
     it.effect("also those of a pool whose name not every database can keep", () =>
       Effect.gen(function* () {

@@ -114,6 +114,32 @@ describeStores((layer) => {
     }).pipe(Effect.provide(layer))
   )
 
+  it.effect("a filter counts wherever an object has it", () =>
+    Effect.gen(function* () {
+      const store = yield* RunStore
+      yield* store.append(append("a", 0, 1, { ...dates("01", "02"), tags: ["x"] }))
+      yield* store.append(append("b", 0, 1, { ...dates("03", "04"), tags: ["y"], status: "failed" }))
+      class Written {
+        get tag() {
+          return "y"
+        }
+      }
+      const before = Object.create({ startedAt: "2026-01-02T00:00:00.000Z", runId: "a" })
+      const filters: ReadonlyArray<readonly [ListOptions, ReadonlyArray<string>]> = [
+        [new Written(), ["b"]],
+        [Object.create({ status: "failed" }), ["b"]],
+        [Object.create({ until: "2026-01-02" }), ["a"]],
+        [Object.create({ since: "2026-01-02" }), ["b"]],
+        [Object.create({ before }), ["a"]],
+        [Object.create({ limit: 1 }), ["b"]]
+      ]
+      for (const [filter, ids] of filters)
+        expect((yield* store.list(filter)).map(({ runId }) => runId)).toEqual(ids)
+      yield* TestClock.setTime(Date.UTC(2026, 0, 21))
+      expect(yield* deleteOlderThan("1 day", new Written())).toEqual(["b"])
+    }).pipe(Effect.provide(layer))
+  )
+
   it.effect("a date is the moment that it names, however it is written", () =>
     Effect.gen(function* () {
       const store = yield* RunStore
