@@ -52,6 +52,10 @@ export const endingFor = (reason: string): Ending => ({
 export const isOpen = ({ reason, status }: Pick<RunState, "reason" | "status">): boolean =>
   status === "running" || (status === "interrupted" && reason !== "cancelled")
 
+/** Whether a run was stopped after somebody who saw `seen` events of it had asked to have it go on. */
+export const stoppedSince = ({ reason, seq }: Pick<RunState, "reason" | "seq">, seen: number): boolean =>
+  reason === "cancelled" && seq > seen
+
 const isCancel = (command: Numbered["command"]): command is Cancel => command.type === "cancel"
 
 /** The first Stop among commands, of those for which `counts` holds. */

@@ -87,10 +87,8 @@ interface Drive {
 const onlyUnstopped: Drive = { options: {}, again: undefined, sent: 0 }
 
 /** Whether a run that stands like this is to be driven: whoever was the last to stop it or to have it go on counts. */
-const isWanted = (
-  { again }: Drive,
-  { reason, seq, status }: Pick<RunSummary, "reason" | "seq" | "status">
-): boolean => status === "running" || (again !== undefined && (reason !== "cancelled" || seq <= again))
+const isWanted = ({ again }: Drive, run: Pick<RunSummary, "reason" | "seq" | "status">): boolean =>
+  run.status === "running" || (again !== undefined && !Cancel.stoppedSince(run, again))
 
 /** A run that is driven here, or that waits for its turn. */
 interface Driver {

@@ -5,6 +5,7 @@
 import * as Effect from "effect/Effect"
 import * as Stream from "effect/Stream"
 import * as Agent from "../../Agent.ts"
+import { isOpen } from "../../loop/Cancel.ts"
 import { plain } from "../../run/PlainText.ts"
 import { RunStore, type RunSummary } from "../../store/RunStore.ts"
 import * as Ending from "../Ending.ts"
@@ -31,7 +32,12 @@ const untilStopped = Effect.fnUntraced(function* ({ id, reason }: Flags.Cancel, 
         event.type === "run_stopped" && (event.reason === "cancelled" || event.status !== "interrupted")
     )
   )
-  const free = Effect.andThen(StoredRun.untilFree(id), Agent.cancel(id, reason))
+  // Somebody else may take it up first, and is told.
+  const free = StoredRun.untilFree(id).pipe(
+    Effect.andThen(Agent.cancel(id, reason)),
+    Effect.andThen(store.summary(id)),
+    Effect.repeat({ while: isOpen })
+  )
   const remark = Effect.delay(
     Output.note(
       `It has not stopped yet. If its process has died, it is stopped from here, in ${most} s at most.`
@@ -64,6 +70,9 @@ export const cancel = (input: Flags.Cancel) =>
     if (!isOver(yield* store.summary(id))) yield* untilStopped(input, before.seq)
     const after = yield* store.summary(id)
     const { status } = after
-    const text = `Run ${plain(id)} has stopped: ${plain(Ending.standing(after))}`
+    const text =
+      status === "running"
+        ? `Run ${plain(id)} was stopped, and has been resumed since: it is running`
+        : `Run ${plain(id)} has stopped: ${plain(Ending.standing(after))}`
     yield* Output.result(json, { runId: id, cancelled: after.reason === "cancelled", status }, text)
   }).pipe(StoredRun.inStore(input.store))

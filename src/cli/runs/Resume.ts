@@ -3,7 +3,11 @@
  */
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import * as Agent from "../../Agent.ts"
+import { definitionOf } from "../../loop/AgentHandle.ts"
+import * as Cancel from "../../loop/Cancel.ts"
+import * as Runs from "../../loop/Runs.ts"
+import { alone } from "../../loop/Surroundings.ts"
+import type { RunState } from "../../run/RunState.ts"
 import { RunBusy, RunStore, rootOf } from "../../store/RunStore.ts"
 import * as AgentOf from "../AgentOf.ts"
 import * as Drive from "../Drive.ts"
@@ -14,7 +18,7 @@ import * as Output from "../Output.ts"
 import type * as Flags from "./Flags.ts"
 import * as StoredRun from "./StoredRun.ts"
 
-/** Resumes a run in a store that is open already. */
+/** Resumes a run in a store that is open already, unless somebody stops it before this has the right to drive it. */
 export const resume = (input: Flags.Resume) =>
   Effect.gen(function* () {
     const store = yield* RunStore
@@ -24,6 +28,8 @@ export const resume = (input: Flags.Resume) =>
       const message = `run ${input.id} was started by another run and goes on with it: resume ${root.runId}`
       return yield* new Output.CommandFailed({ message })
     }
+    // A Stop counts that comes while the agent is loaded, or while a driver is waited for.
+    const sent = yield* Cancel.lastSent(input.id)
     const { agent, standIn } = yield* AgentOf.ofRun(summary, input.agent)
     const where = {
       store: input.store,
@@ -39,11 +45,21 @@ export const resume = (input: Flags.Resume) =>
     }
     if (summary.status === "failed" && !input.force)
       yield* Output.note("The run has failed, and is only taken up again with --force.")
-    const running = Agent.resume(agent, input.id, {
+    let isStopped = false
+    const isWanted = (run: RunState) => {
+      isStopped = Cancel.stoppedSince(run, summary.seq)
+      return !isStopped
+    }
+    const options = {
       limits: LimitFlags.given(input),
       message: Option.getOrUndefined(input.message),
       force: input.force
-    })
+    }
+    const running = Runs.resume(definitionOf(agent), input.id, options, { ...alone, sent, isWanted }).pipe(
+      Effect.onInterrupt(() =>
+        isStopped ? Output.note("The run has been stopped meanwhile, and is not resumed.") : Effect.void
+      )
+    )
     yield* Drive.drive(running, {
       json: input.json,
       trace: input.trace,

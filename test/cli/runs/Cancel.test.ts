@@ -98,37 +98,50 @@ describe("checkrein runs cancel", () => {
     })
   })
 
-  it("waits for its own Stop where the run is about to stop for something else", async () => {
+  /** Stops a run that is driven from here, which hears of it as told. Yields what the command has printed. */
+  const cancelling = async (
+    runId: string,
+    flags: ReadonlyArray<string>,
+    hear: (journal: Journal.Journal) => ReturnType<Journal.Journal["commit"]>
+  ) => {
     const ended = Effect.gen(function* () {
-      yield* Agent.create(Agent.make("asker"), "Go.", {
-        runId: "asks",
-        limits: { turns: 5, time: "1 minute" }
-      })
+      yield* Agent.create(Agent.make("asker"), "Go.", { runId, limits: { turns: 5, time: "1 minute" } })
       const store = yield* RunStore
-      const lease = yield* store.lease("asks")
-      const { state } = yield* load("asks")
-      const journal = yield* Journal.make({ runId: "asks", agent: "asker", from: state, lease })
-      const stopped = { type: "run_stopped", status: "interrupted", turns: 0, costUsd: 0, tokens: 0 } as const
-      const cancelling = yield* Effect.forkChild(
-        Effect.promise(() => runs("cancel", "asks", "--reason", "enough", "--json"))
+      const lease = yield* store.lease(runId)
+      const { state } = yield* load(runId)
+      const journal = yield* Journal.make({ runId, agent: "asker", from: state, lease })
+      const cancel = yield* Effect.forkChild(
+        Effect.promise(() => runs("cancel", runId, "--reason", "enough", ...flags))
       )
-      yield* Stream.runHead(store.watchInbox("asks", 0))
-      yield* journal.commit({ ...stopped, reason: "approval", detail: "waits for a decision" })
-      // As long as a command may need to see that.
-      yield* Effect.sleep("1 second")
-      yield* journal.commit(
-        { type: "run_resumed", inbox: 1, messages: [] },
-        { ...stopped, reason: "cancelled", detail: "enough" }
-      )
-      return yield* Fiber.join(cancelling)
+      yield* Stream.runHead(store.watchInbox(runId, 0))
+      yield* hear(journal)
+      return yield* Fiber.join(cancel)
     })
     const nothing = Scripted.layer(Scripted.make("none", []), { usage: "omitted" })
     const world = Layer.merge(nothing, NodeSqlite.runStore(path("runs.db")))
-    expect(parsed(await Effect.runPromise(Effect.provide(Effect.scoped(ended), world)))).toEqual({
-      runId: "asks",
-      cancelled: true,
-      status: "interrupted"
-    })
+    return await Effect.runPromise(Effect.provide(Effect.scoped(ended), world))
+  }
+  const stopped = { type: "run_stopped", status: "interrupted", turns: 0, costUsd: 0, tokens: 0 } as const
+  const asCancelled = { ...stopped, reason: "cancelled", detail: "enough" } as const
+  const resumed = { type: "run_resumed", inbox: 1, messages: [] } as const
+
+  it("waits for its own Stop where the run is about to stop for something else", async () => {
+    const ended = await cancelling("asks", ["--json"], (journal) =>
+      journal.commit({ ...stopped, reason: "approval", detail: "waits for a decision" }).pipe(
+        // As long as a command may need to see that.
+        Effect.andThen(Effect.sleep("1 second")),
+        Effect.andThen(journal.commit(resumed, asCancelled))
+      )
+    )
+    expect(parsed(ended)).toEqual({ runId: "asks", cancelled: true, status: "interrupted" })
+  })
+
+  it("says so where somebody has the run go on at once", async () => {
+    const ended = await cancelling("again", [], (journal) => journal.commit(asCancelled, resumed))
+    expect([ended.code, ended.stdout]).toEqual([
+      0,
+      "Run again was stopped, and has been resumed since: it is running"
+    ])
   })
 
   it("stops what a dead process has left, once nobody can think that it lives", async () => {

@@ -9,6 +9,7 @@ import * as Agent from "../../../src/Agent.ts"
 import * as Scripted from "../../../src/provider/Scripted.ts"
 import * as NodeSqlite from "../../../src/store/NodeSqlite.ts"
 import { cli, module, parsed, withoutEndpoint, workshop } from "../support.ts"
+import { stoppedWhile } from "./stoppedWhile.ts"
 import { storeAt } from "./storeAt.ts"
 
 const { path } = workshop()
@@ -53,6 +54,28 @@ describe("a word about a call, with --resume", () => {
     expect([wrong.code, wrong.stderr]).toEqual([1, expect.stringContaining("defines ticker")])
     expect(parsed(await runs("show", runId, "--json")).decided).toEqual([])
   })
+
+  it.each([
+    ["answer", asking, ["the red one"], "asker"],
+    ["resolve", cutOff, ["c1", "happened"], "waiter"]
+  ] as const)(
+    "stays recorded by %s where somebody stops the run meanwhile",
+    async (verb, start, words, agent) => {
+      const runId = await start()
+      const said = ["runs", verb, runId, ...words, "--resume", ...module(agent), ...store]
+      const ended = await stoppedWhile(path("runs.db"), runId, said, {
+        status: "interrupted",
+        reason: "cancelled",
+        detail: "no"
+      })
+      expect([ended.code, ended.stdout]).toEqual([3, ""])
+      expect(ended.stderr).toMatch(/^Recorded: .*\n.* is not resumed\.\n/s)
+      expect(parsed(await runs("show", runId, "--json")).run).toMatchObject({
+        status: "interrupted",
+        detail: "no"
+      })
+    }
+  )
 
   it("stays recorded where the run cannot be resumed afterwards, which is said", async () => {
     const runId = await paying()

@@ -1,6 +1,12 @@
 import { mkdirSync } from "node:fs"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
 import { describe, expect, it } from "vitest"
+import * as Agent from "../../../src/Agent.ts"
+import * as NodeSqlite from "../../../src/store/NodeSqlite.ts"
+import { agent, layer } from "../agents/ticker.ts"
 import {
+  cli,
   elsewhere,
   forgetTheDead,
   impatient,
@@ -10,6 +16,7 @@ import {
   withoutEndpoint,
   workshop
 } from "../support.ts"
+import { stoppedWhile } from "./stoppedWhile.ts"
 import { storeAt } from "./storeAt.ts"
 
 const { path } = workshop()
@@ -18,6 +25,13 @@ withoutEndpoint()
 mkdirSync(path("logs"))
 
 const { runs, store, waiting } = storeAt(path("runs.db"))
+
+/** A run that nobody has driven yet. */
+const ticking = async (runId: string) => {
+  const created = Agent.create(agent, "1", { runId })
+  await Effect.runPromise(Effect.provide(created, Layer.merge(layer, NodeSqlite.runStore(path("runs.db")))))
+  return { runId }
+}
 
 describe("a run that another process drives", () => {
   const sentence = (runId: string) =>
@@ -43,7 +57,7 @@ describe("a run that another process drives", () => {
     expect((await running.ended).code).toBe(3)
   })
 
-  it("is resumed as soon as its process is known to be dead, or has stopped it", async () => {
+  it("is resumed as soon as its process is known to be dead", async () => {
     const env = { env: { CHECKREIN_TEST_GO: path("logs") } }
     const dead = await waiting()
     dead.running.signal("SIGKILL")
@@ -52,12 +66,50 @@ describe("a run that another process drives", () => {
     await resuming.prints(/waiting, 17 s at most/)
     forgetTheDead(path("runs.db"))
     expect(await resuming.ended).toMatchObject({ code: 0, stdout: "It went.\n" })
+  })
 
-    const live = await waiting()
-    const next = new Running(["runs", "resume", live.runId, ...module("waiter"), ...store], env)
-    await next.prints(/waiting, 17 s at most/)
-    live.running.signal("SIGINT")
-    expect((await live.running.ended).code).toBe(130)
-    expect(await next.ended).toMatchObject({ code: 0, stdout: "It went.\n" })
+  it("is resumed as soon as it has stopped for anything but a Stop", async () => {
+    const { runId } = await ticking("meanwhile")
+    const ended = await stoppedWhile(
+      path("runs.db"),
+      runId,
+      ["runs", "resume", runId, ...module("ticker"), ...store],
+      { status: "interrupted", reason: "provider", detail: "it is away" }
+    )
+    expect(ended).toMatchObject({ code: 0, stdout: "It has ticked.\n" })
+  })
+
+  it.each(["Ctrl-C", "cancelled from the command line"])(
+    "is left as a Stop has left it: %s",
+    async (detail) => {
+      const { runId } = await ticking(detail)
+      const resume = ["runs", "resume", runId, ...module("ticker"), ...store]
+      const ended = await stoppedWhile(path("runs.db"), runId, [...resume, "--json"], {
+        status: "interrupted",
+        reason: "cancelled",
+        detail
+      })
+      expect([ended.code, parsed(ended)]).toMatchObject([3, { runId, reason: "cancelled", detail, turns: 0 }])
+      expect(ended.stderr).toContain("The run has been stopped meanwhile, and is not resumed.\n")
+      // Whoever asks after that has it go on.
+      expect((await cli(...resume)).stdout).toBe("It has ticked.")
+    }
+  )
+
+  it("is stopped where its process has died and a Stop has come since", async () => {
+    const { runId, running } = await waiting()
+    running.signal("SIGKILL")
+    await running.ended
+    const env = { env: { CHECKREIN_TEST_GO: path("logs") } }
+    const resuming = new Running(["runs", "resume", runId, ...module("waiter"), ...store], env)
+    await resuming.prints(/waiting, 17 s at most/)
+    const cancelling = new Running(["runs", "cancel", runId, "--reason", "it died", ...store])
+    await cancelling.prints(/It has not stopped yet/)
+    forgetTheDead(path("runs.db"))
+    expect(await cancelling.ended).toMatchObject({
+      code: 0,
+      stdout: `Run ${runId} has stopped: interrupted (cancelled): it died\n`
+    })
+    expect(await resuming.ended).toMatchObject({ code: 3, stdout: "" })
   })
 })
