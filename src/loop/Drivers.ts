@@ -322,7 +322,8 @@ export const make = Effect.fnUntraced(function* <R>(
       // Whoever is asked for its budget is told its id.
       const { runId = randomUUID(), tags = [] } = options
       const created = Runs.create(definition, input, { ...options, runId })
-      return here(within({ runId, agent: definition.name, tags }, created), given)
+      const hosted = () => within({ runId, agent: definition.name, tags }, created)
+      return here(Effect.flatMap(Runs.givenId(options), hosted), given)
     },
     /** The stored events of a run, with what is said between them while it is driven here. */
     among: live.among,

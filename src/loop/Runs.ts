@@ -159,10 +159,15 @@ const answerOf = Effect.fnUntraced(function* (definition: Definition, run: RunSt
 const finish = (lease: Lease, definition: Definition, stopped: RunState, around: Surroundings) =>
   Effect.flatMap(heed(lease, definition, stopped, around), (run) => answerOf(definition, run))
 
-/** The id that a run is given, if it may have it. That of a sub-agent's run is made of its parent's, and is longer. */
-const givenId = ({ runId }: RunOptions, { parent }: Surroundings) => {
+/**
+ * The id that a run is given, if it may have it, and its tags. That of a sub-agent's run is made of its parent's, and is
+ * longer.
+ */
+export const givenId = ({ runId, tags }: RunOptions, { parent }: Surroundings = alone) => {
+  const isGiven = runId !== undefined && parent === undefined
   const refused =
-    runId === undefined || parent !== undefined ? undefined : Names.refusedId(runId, Names.mostBytes.givenId)
+    (isGiven ? Names.refusedId(runId, Names.mostBytes.givenId) : undefined) ??
+    Names.refusedTags(runId ?? "", tags)
   return refused === undefined ? Effect.succeed(runId) : Effect.fail(refused)
 }
 
@@ -305,7 +310,7 @@ export const create = (
   Brought.lend(definition, (bring) =>
     Effect.gen(function* () {
       const store = yield* RunStore
-      const given = yield* givenId(options, alone)
+      const given = yield* givenId(options)
       const runId = given ?? randomUUID()
       const isStored = Effect.gen(function* () {
         const stored = given === undefined ? undefined : yield* ifStored(store.summary(given))

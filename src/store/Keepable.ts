@@ -2,7 +2,7 @@
 import * as Effect from "effect/Effect"
 import * as Stream from "effect/Stream"
 import * as Given from "../run/Given.ts"
-import { mostBytes, refusal, refusedId } from "./Names.ts"
+import { mostBytes, refusal, refusedId, refusedTags } from "./Names.ts"
 import { type DeleteOptions, type ListOptions, type RunStore, RunStoreError } from "./RunStore.ts"
 
 type Store = RunStore["Service"]
@@ -72,12 +72,12 @@ export const only = (store: Store): Store => {
       const { expected, runId, summary } = request
       // What a run is called by stays as it began.
       if (expected > 0) return store.append(request)
-      const { agent, parent, tags = [] } = summary
+      const { agent, parent, tags } = summary
       const refused =
         refusedId(runId) ??
         refusal(runId, "the id", [parent?.runId]) ??
         refusal(runId, "the name of its agent,", [agent], mostBytes.name) ??
-        refusal(runId, "its tag", tags, mostBytes.name)
+        refusedTags(runId, tags)
       return unless(refused, () => store.append(request))
     },
     read: forRun((runId, from = 0, limit = undefined) =>

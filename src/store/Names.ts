@@ -50,3 +50,18 @@ export const refusal = (
  */
 export const refusedId = (runId: string, most: number = mostBytes.id): RunStoreError | undefined =>
   runId === "" ? invalid(runId, "the id of the run", "is empty") : refusal(runId, "the id", [runId], most)
+
+// Holes are no texts either.
+const areTexts = (value: unknown): value is ReadonlyArray<string> =>
+  Array.isArray(value) && Array.from(value).every((each) => typeof each === "string")
+
+/**
+ * Why a run cannot have these tags, if it cannot. What is no list of texts would be kept by some stores, and could not be
+ * read again.
+ */
+export const refusedTags = (runId: string, tags: unknown): RunStoreError | undefined => {
+  if (tags === undefined) return undefined
+  return areTexts(tags)
+    ? refusal(runId, "its tag", tags, mostBytes.name)
+    : invalid(runId, "its tags", "have to be a list of texts")
+}
