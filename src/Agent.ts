@@ -152,7 +152,7 @@ export const make = <
     limits: options.limits === undefined ? {} : options.limits,
     policy: Policy.fromInput(options.policy),
     stopWhen: stopWhen === undefined ? [] : typeof stopWhen === "function" ? [stopWhen] : stopWhen,
-    provided: () => Effect.context<never>()
+    provided: undefined
   })
 }
 
@@ -179,9 +179,10 @@ export const provide =
   <RO, LE, RI>(layer: Layer.Layer<RO, LE, RI>) =>
   <A, E, R>(self: Agent<A, E, R>): Agent<A, E | LE, Exclude<R, RO> | RI> => {
     const definition = definitionOf(self)
+    const { provided = () => Effect.context<never>() } = definition
     return fromDefinition({
       ...definition,
-      provided: (scope) => Provided.within(definition.provided(scope), layer, scope)
+      provided: (scope) => Provided.within(provided(scope), layer, scope)
     })
   }
 

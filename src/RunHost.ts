@@ -110,7 +110,9 @@ export class RunHost extends Context.Service<
      * Has a stopped run driven on. A run that somebody drives, or that has completed, is left alone; what was decided or
      * answered before this is taken in by its driver. Whoever calls `cancel` after this stops it, also while it waits for its
      * turn; a Stop from before that a driver is still about to obey is obeyed. Fails as `Agent.resume` does for what it
-     * refuses, such as limits that cannot be used: nothing is done then.
+     * refuses, such as limits that cannot be used: nothing is done then. That is looked at before a layer of `Agent.provide`
+     * is built: what only those tell, such as that a model which comes with them has no price, is found when the run is
+     * driven. It stays as it is then, and the log says so.
      */
     readonly resume: (
       runId: string,

@@ -57,7 +57,10 @@ interface Built {
 }
 
 /** Builds what an agent brings. What its tools acquire is closed with its layers. */
-const build = ({ provided, tools }: Definition, scope: Scope.Scope): Effect.Effect<Built, unknown, unknown> =>
+const build = (
+  { provided = () => Effect.context<never>(), tools }: Definition,
+  scope: Scope.Scope
+): Effect.Effect<Built, unknown, unknown> =>
   Effect.flatMap(provided(scope), (around) => {
     const context = Context.add(around, Scope.Scope, scope)
     // Without a model it is refused, whatever its tools are.

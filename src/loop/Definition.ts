@@ -39,8 +39,13 @@ export interface Definition {
   readonly limits: Limits.LimitsInput
   readonly policy: Policy.Policy
   readonly stopWhen: ReadonlyArray<(state: RunState) => string | undefined>
-  /** Builds what `Agent.provide` was given, and yields what a run sees then: that, and what is around it. */
-  readonly provided: (scope: Scope.Scope) => Effect.Effect<Context.Context<never>, unknown, unknown>
+  /**
+   * Builds what `Agent.provide` was given, and yields what a run sees then: that, and what is around it. `undefined` where
+   * that is all.
+   */
+  readonly provided:
+    | ((scope: Scope.Scope) => Effect.Effect<Context.Context<never>, unknown, unknown>)
+    | undefined
 }
 
 /** Reads a run's result as the agent's output. */
@@ -89,8 +94,54 @@ export const limitsOf = (
 /** The name of the model that is in force here, if the provider tells it. */
 const modelHere = Effect.map(Effect.serviceOption(Model.ModelName), Option.getOrUndefined)
 
-/** An agent with the services that are here. */
-const prepare = Effect.fnUntraced(function* (definition: Definition, isStreamed: () => boolean) {
+/**
+ * What a run with these limits has here, whatever its tools are. Refuses an agent that has no model here, or parameters
+ * with which none can be asked; one whose worst case would have to be held and cannot be told; and one whose cost is
+ * limited and has no price.
+ */
+export const means = Effect.fnUntraced(function* (
+  { name: agent }: Pick<Definition, "name">,
+  { money, usd }: Limits.Limits
+) {
+  if (Option.isNone(yield* Effect.serviceOption(LanguageModel.LanguageModel)))
+    return yield* new NoModel({ agent })
+  const params = yield* Params.usable(agent)
+  if (money === "hold") {
+    if (params.maxOutputTokens === undefined) {
+      const problem = "set RequestParams.maxOutputTokens, so that a reply has a largest size"
+      return yield* new HoldUnavailable({ agent, problem })
+    }
+    if (!(yield* CapsOutput)) {
+      const problem =
+        "its provider does not say that it enforces maxOutputTokens; see RequestParams.CapsOutput"
+      return yield* new HoldUnavailable({ agent, problem })
+    }
+  }
+  const model = yield* modelHere
+  const book = yield* PriceBook
+  const priceOf: Job["priceOf"] = (name) =>
+    (name === undefined ? undefined : book.get(name)) ?? (model === undefined ? undefined : book.get(model))
+  const pool = Option.getOrUndefined(yield* Effect.serviceOption(BudgetPool))
+  if (priceOf(model) === undefined) {
+    const limited = usd === undefined ? yield* PoolClaims.ofMoney({ pool }) : undefined
+    if (usd !== undefined || limited !== undefined) {
+      return yield* new UnpricedModel({
+        agent,
+        ...(model === undefined ? undefined : { model }),
+        ...(limited === undefined ? undefined : { pool: limited })
+      })
+    }
+  }
+  return { model, params, pool, priceOf }
+})
+
+/** Makes an agent ready for a run with these limits; refuses one that has not the means for it. */
+export const ready = Effect.fnUntraced(function* (
+  definition: Definition,
+  isStreamed: () => boolean,
+  limits: Limits.Limits
+) {
+  const { model, params, pool, priceOf } = yield* means(definition, limits)
   const probe = yield* Probe
   const own = probe.tools(yield* definition.tools)
   const { contract } = definition
@@ -103,13 +154,9 @@ const prepare = Effect.fnUntraced(function* (definition: Definition, isStreamed:
     )
   }
   const tools = contract === undefined ? own : Contract.addTo(contract, own)
-  const model = yield* modelHere
-  const book = yield* PriceBook
   const provider = Option.getOrUndefined(yield* Effect.serviceOption(Model.ProviderName))
-  const { maxOutputTokens, temperature, topP } = yield* Params.usable(definition.name)
+  const { maxOutputTokens, temperature, topP } = params
   const before = Option.getOrUndefined(yield* Effect.serviceOption(Telemetry.CurrentSpanTransformer))
-  const priceOf: Job["priceOf"] = (name) =>
-    (name === undefined ? undefined : book.get(name)) ?? (model === undefined ? undefined : book.get(model))
   const job: Job = {
     agent: definition.name,
     tools,
@@ -123,7 +170,7 @@ const prepare = Effect.fnUntraced(function* (definition: Definition, isStreamed:
     probe,
     model,
     maxOutputTokens,
-    pool: Option.getOrUndefined(yield* Effect.serviceOption(BudgetPool)),
+    pool,
     priceOf,
     chatSpan: RunSpans.chat({ provider, model, temperature, topP, maxOutputTokens }, before),
     count: (prompt, tools, reply) => {
@@ -136,44 +183,6 @@ const prepare = Effect.fnUntraced(function* (definition: Definition, isStreamed:
           completionTokens
         })
       )
-    }
-  }
-  return job
-})
-
-/**
- * Makes an agent ready for a run with these limits. Refuses one that has no model here, or parameters with which none can
- * be asked; one whose worst case would have to be held and cannot be told; and one whose cost is limited and has no price.
- */
-export const ready = Effect.fnUntraced(function* (
-  definition: Definition,
-  isStreamed: () => boolean,
-  { money, usd }: Limits.Limits
-) {
-  if (Option.isNone(yield* Effect.serviceOption(LanguageModel.LanguageModel))) {
-    return yield* new NoModel({ agent: definition.name })
-  }
-  const job: Job = yield* prepare(definition, isStreamed)
-  if (money === "hold") {
-    const agent = definition.name
-    if (job.maxOutputTokens === undefined) {
-      const problem = "set RequestParams.maxOutputTokens, so that a reply has a largest size"
-      return yield* new HoldUnavailable({ agent, problem })
-    }
-    if (!(yield* CapsOutput)) {
-      const problem =
-        "its provider does not say that it enforces maxOutputTokens; see RequestParams.CapsOutput"
-      return yield* new HoldUnavailable({ agent, problem })
-    }
-  }
-  if (job.priceOf(job.model) === undefined) {
-    const pool = usd === undefined ? yield* PoolClaims.ofMoney(job) : undefined
-    if (usd !== undefined || pool !== undefined) {
-      return yield* new UnpricedModel({
-        agent: definition.name,
-        ...(job.model === undefined ? undefined : { model: job.model }),
-        ...(pool === undefined ? undefined : { pool })
-      })
     }
   }
   return job

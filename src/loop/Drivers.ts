@@ -356,6 +356,13 @@ export const make = Effect.fnUntraced(function* <R>(
       given: Store
     ) {
       if (options.message !== undefined) yield* Asked.message(runId, options.message)
+      // One that has written something since it was taken up is on its way out of a run that has stopped.
+      const isLeftAlone = () => {
+        const from = drivers.get(runId)?.from
+        return from !== undefined && (status === "running" || from === seq)
+      }
+      if (status === "completed") return
+      if (isLeftAlone()) return live.expect(runId)
       const sent = yield* lastSent(runId)
       yield* here(
         within({ runId, agent: name, tags }, Runs.check(definitionOf(agent), runId, options)),
@@ -364,9 +371,8 @@ export const make = Effect.fnUntraced(function* <R>(
       live.expect(runId)
       const driver = drivers.get(runId)
       if (driver === undefined) return yield* submit(agent, runId, { options, again: seq, sent })
-      const { asked = onlyUnstopped, from } = driver
-      // One that has written something is on its way out of a run that has stopped.
-      if (from !== undefined && (status === "running" || from === seq)) return
+      if (isLeftAlone()) return
+      const { asked = onlyUnstopped } = driver
       // Others may have looked at the run later, and been faster.
       const again = Math.max(seq, asked.again ?? 0)
       driver.asked = { options, again, sent: Math.max(sent, asked.sent) }

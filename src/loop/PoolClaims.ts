@@ -160,7 +160,7 @@ export const keeps = (
       })
 
 /** The pool whose money this job's runs spend, if it has a limit of money. Asked before a run is begun or taken up. */
-export const ofMoney = ({ pool }: Job): Effect.Effect<string | undefined, RunStoreError> =>
+export const ofMoney = ({ pool }: Pick<Job, "pool">): Effect.Effect<string | undefined, RunStoreError> =>
   pool === undefined
     ? Effect.undefined
     : pool.status.pipe(

@@ -11,10 +11,11 @@ import { cancelledAlone } from "../run/Waiting.ts"
 import { type Lease, RunStoreError, type Stored } from "../store/RunStore.ts"
 import * as Allowances from "./Allowances.ts"
 import type { Allowance } from "./ChildRun.ts"
-import { type Definition, limitsOf, ready } from "./Definition.ts"
+import { type Definition, limitsOf, means, ready } from "./Definition.ts"
 import * as Digest from "./Digest.ts"
 import { Drain, isRequested } from "./Drain.ts"
 import * as Inbox from "./Inbox.ts"
+import type { Job } from "./Job.ts"
 import * as LeftUnknown from "./LeftUnknown.ts"
 import { now } from "./Now.ts"
 import * as PoolClaims from "./PoolClaims.ts"
@@ -114,18 +115,42 @@ export const isOver = (
   state.status === "completed" ||
   (state.status === "failed" ? !force : parent !== undefined && cancelledAlone(state))
 
+/** Fails if a run that spends from a shared budget would go on without one. */
+const sharesAsBefore = (
+  { pool, state: { runId } }: Pick<Found, "pool" | "state">,
+  here: Pick<Job, "pool">
+): Effect.Effect<void, NoBudgetPool> =>
+  pool !== undefined && here.pool === undefined ? Effect.fail(new NoBudgetPool({ runId, pool })) : Effect.void
+
 /** What a stored run goes on with: its agent made ready, and the limits that are changed. */
-export const goingOn = Effect.fnUntraced(function* (
+const goingOn = Effect.fnUntraced(function* (
   definition: Definition,
-  { pool, state }: Pick<Found, "pool" | "state">,
+  run: Pick<Found, "pool" | "state">,
   { limits }: ResumeOptions,
   around: Surroundings
 ) {
-  const changed = yield* changedLimits(definition, state, limits, around.allowance)
-  const job = yield* ready(definition, around.isStreamed, changed ?? state.limits)
-  if (pool !== undefined && job.pool === undefined)
-    return yield* new NoBudgetPool({ runId: state.runId, pool })
+  const changed = yield* changedLimits(definition, run.state, limits, around.allowance)
+  const job = yield* ready(definition, around.isStreamed, changed ?? run.state.limits)
+  yield* sharesAsBefore(run, job)
   return { changed, job }
+})
+
+/**
+ * Fails as taking a stored run up would, for as much as can be told without what its agent brings along: that may be the
+ * model, its price or the shared budget.
+ */
+export const foreseen = Effect.fnUntraced(function* (
+  definition: Definition,
+  run: Found,
+  options: ResumeOptions,
+  around: Surroundings
+) {
+  const { state } = run
+  yield* mayTakeUp(definition, state, around)
+  if (isOver(state, options, around)) return
+  const changed = yield* changedLimits(definition, state, options.limits, around.allowance)
+  if (definition.provided !== undefined) return
+  yield* sharesAsBefore(run, yield* means(definition, changed ?? state.limits))
 })
 
 /** Takes a stored run up and drives it until it stops. One that is over, for this caller, stays as it is. */

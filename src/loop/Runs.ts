@@ -34,8 +34,8 @@ import { type Refused, RunNotCompleted } from "./Refused.ts"
 import {
   changedLimits,
   type Found,
+  foreseen,
   found,
-  goingOn,
   heed,
   isOver,
   mayTakeUp,
@@ -277,22 +277,11 @@ export const resume = (
     }).pipe(Effect.scoped)
   ).pipe(apart(around), ambientFailures<Finished, Failures>)
 
-/** Fails as a resume of a run would that stands as it does now, before anything is done. */
-export const check = (
-  definition: Definition,
-  runId: string,
-  options: ResumeOptions
-): Erased<void, RunStoreError | Refused> =>
-  Brought.lend(definition, (bring) =>
-    Effect.gen(function* () {
-      const stored = found(yield* load(runId))
-      yield* mayTakeUp(definition, stored.state, alone)
-      if (isOver(stored.state, options, alone)) return
-      // Nobody drives it: whoever waits for this may stop waiting.
-      const came = yield* bring({ runId, limits: {}, elapsedMs: 0, stopped: Effect.never })
-      if (came._tag === "Ready") yield* came.here(goingOn(came.definition, stored, options, alone))
-    })
-  ).pipe(apart(alone), ambientFailures<void, RunStoreError | Refused>)
+/** Fails as a resume of a run would that stands as it does now, as far as that can be told before anything is done. */
+export const check = (definition: Definition, runId: string, options: ResumeOptions) =>
+  Effect.flatMap(load(runId), (stored) => foreseen(definition, found(stored), options, alone)).pipe(
+    apart(alone)
+  )
 
 /** Whoever stores a run of the same id at the same moment needs about as long as it takes to store one. */
 const untilStored = inWorldTime(Effect.sleep("20 millis"))

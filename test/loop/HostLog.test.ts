@@ -174,8 +174,8 @@ describe("the log of a host", () => {
         yield* Effect.exit(Agent.run(quick, "go", { runId: "stopped" }))
         const { close, host } = yield* opened([slow], { shutdown: { running } })
         yield* host.recover
-        yield* withTime(host.resume("stopped"))
-        yield* host.ended("created")
+        yield* withTime(host.ended("created"))
+        yield* host.resume("stopped")
         yield* Agent.create(quick, "go", { runId: "left" })
         yield* host.recover
         yield* settle
