@@ -16,17 +16,13 @@
 import type * as LanguageModel from "effect/ai/LanguageModel"
 import type * as Tool from "effect/ai/Tool"
 import type * as Toolkit from "effect/ai/Toolkit"
-import * as Cause from "effect/Cause"
-import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
-import * as Exit from "effect/Exit"
-import * as Fiber from "effect/Fiber"
 import type * as Layer from "effect/Layer"
-import * as Queue from "effect/Queue"
 import type * as Schema from "effect/Schema"
-import * as Stream from "effect/Stream"
+import type * as Stream from "effect/Stream"
 import { type Agent, definitionOf, fromDefinition } from "./loop/AgentHandle.ts"
 import * as Contract from "./loop/Contract.ts"
+import * as OwnedStream from "./loop/OwnedStream.ts"
 import * as Policy from "./loop/Policy.ts"
 import * as Provided from "./loop/Provided.ts"
 import type { AgentMismatch, OutputMismatch, Refused, RunNotCompleted } from "./loop/Refused.ts"
@@ -351,30 +347,8 @@ export const stream = <A, E, R>(
   input: string | ReadonlyArray<Message>,
   options: Runs.RunOptions = {}
 ): Stream.Stream<LiveEvent, Failure<E>, R | RunStore> =>
-  Stream.unwrap(
-    Effect.gen(function* () {
-      const queue = yield* Queue.make<LiveEvent, Failure<E> | Cause.Done>()
-      const watcher = (event: LiveEvent) => void Queue.offerUnsafe(queue, event)
-      const running = Runs.run(definitionOf(agent), input, options, {
-        isStreamed: () => true,
-        watcher
-      })
-      const owned = typed<A, E, R>(running).pipe(
-        Effect.onExit((exit) =>
-          Exit.isSuccess(exit) ? Queue.end(queue) : Queue.failCause(queue, exit.cause)
-        ),
-        Effect.forkDetach
-      )
-      // The reason of a Stop is an annotation of the interruption, and a child fiber would be interrupted without it.
-      yield* Effect.acquireRelease(owned, (fiber, exit) =>
-        Fiber.interruptAs(
-          fiber,
-          undefined,
-          Exit.isFailure(exit) ? Cause.annotations(exit.cause) : Context.empty()
-        )
-      )
-      return Stream.fromQueue(queue)
-    })
+  OwnedStream.of((watcher) =>
+    typed<A, E, R>(Runs.run(definitionOf(agent), input, options, { isStreamed: () => true, watcher }))
   )
 
 /** Where an erased run gets its agent's types back: `make` and `provide` have put them together, as for `create` above. */
