@@ -320,9 +320,10 @@ export const make = Effect.fnUntraced(function* <R>(
       const definition = definitionOf(agent)
       if (budget === undefined) return here(Runs.create(definition, input, options), given)
       // Whoever is asked for its budget is told its id.
-      const { runId = randomUUID(), tags = [] } = options
-      const created = Runs.create(definition, input, { ...options, runId })
-      const hosted = () => within({ runId, agent: definition.name, tags }, created)
+      const { after, limits, runId = randomUUID(), tags } = options
+      const all = { after, limits, runId, tags } satisfies Required<Runs.RunOptions>
+      const created = Runs.create(definition, input, all)
+      const hosted = () => within({ runId, agent: definition.name, tags: tags ?? [] }, created)
       return here(Effect.flatMap(Runs.givenId(options), hosted), given)
     },
     /** The stored events of a run, with what is said between them while it is driven here. */

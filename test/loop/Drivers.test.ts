@@ -204,6 +204,21 @@ describe("a resume that is slower to be asked for than a Stop and the next resum
 })
 
 describe("a run whose budget a host asks for", () => {
+  it.effect("has the options that it was started with, wherever an object has them", () =>
+    Effect.gen(function* () {
+      const shop = yield* workshop()
+      const host = yield* hostOf(shop, { budget: () => Effect.undefined })
+      class Written {
+        tags = ["x"]
+        get limits() {
+          return { turns: 0 }
+        }
+      }
+      const runId = yield* host.start("looker", "go", new Written())
+      expect(yield* host.ended(runId)).toMatchObject({ status: "max_turns_exceeded", tags: ["x"] })
+    }).pipe(Effect.scoped, Effect.provide(MemoryRunStore.layer))
+  )
+
   for (const standing of ["cancelled", "approved", "limited"] as const)
     for (const [who, before] of [
       ["whoever resumes it", 0],
