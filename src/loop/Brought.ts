@@ -34,6 +34,10 @@ export interface Waiting {
   readonly elapsedMs: number
   /** Yields the reason of a Stop when one comes; fails if the run is lost meanwhile. */
   readonly stopped: Effect.Effect<string, RunBusy | RunNotFound | RunStoreError, RunStore>
+  /** What is done when whoever waits is interrupted, after so many milliseconds, before that goes on. */
+  readonly interrupted?:
+    | ((cause: Cause.Cause<unknown>, waitedMs: number) => Effect.Effect<unknown, unknown, unknown>)
+    | undefined
 }
 
 /** What came of that, and how long it took, in milliseconds: that is the run's time. */
@@ -144,7 +148,7 @@ export const lend = <A>(
       })
 
     const bring: Bring = Effect.fnUntraced(function* (waiting) {
-      const { runId, stopped } = waiting
+      const { interrupted, runId, stopped } = waiting
       const time = yield* stopwatch(waiting, graceMs)
       yield* begin(runId)
       const ready = Effect.map(
@@ -170,17 +174,35 @@ export const lend = <A>(
       const drain = yield* Drain
       const leaves =
         drain === undefined ? Effect.never : Effect.andThen(Deferred.await(drain), Effect.interrupt)
+      // What is written down about its end has waited for that.
+      const close = Effect.uninterruptible(
+        Effect.gen(function* () {
+          const ended = yield* end()
+          if (dies(ended))
+            yield* Effect.logWarning(
+              `a layer of ${definition.name} has died while it was closed`,
+              ended.cause
+            )
+        })
+      )
       const ending = yield* Effect.raceAllFirst([
-        Effect.as(Deferred.await(built), undefined),
+        // One that interrupts itself interrupts nobody who waits for it.
+        Effect.as(Effect.exit(Deferred.await(built)), undefined),
         late,
         Effect.map(stopped, Cancel.endingFor),
         leaves
-      ])
+      ]).pipe(
+        Effect.onExit((exit) =>
+          interrupted !== undefined && Exit.isFailure(exit) && Cause.hasInterrupts(exit.cause)
+            ? Effect.andThen(
+                close,
+                Effect.suspend(() => interrupted(exit.cause, time.waitedMs()))
+              )
+            : Effect.void
+        )
+      )
       if (ending === undefined) return yield* ready
-      // What is written down then has waited for that.
-      const ended = yield* Effect.uninterruptible(end())
-      if (dies(ended))
-        yield* Effect.logWarning(`a layer of ${definition.name} has died while it was closed`, ended.cause)
+      yield* close
       return { _tag: "Ended", ending, waitedMs: time.waitedMs() }
     })
 

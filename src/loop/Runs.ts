@@ -7,6 +7,7 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import type { LimitsInput } from "../run/Limits.ts"
 import type { Message } from "../run/Message.ts"
+import type { Ending } from "../run/NextStep.ts"
 import * as RunExit from "../run/RunExit.ts"
 import type { RunState } from "../run/RunState.ts"
 import { BudgetPool } from "../store/BudgetPool.ts"
@@ -26,6 +27,7 @@ import * as Asked from "./Asked.ts"
 import * as Brought from "./Brought.ts"
 import * as Cancel from "./Cancel.ts"
 import { completed, type Definition, limitsOf, ready } from "./Definition.ts"
+import { Drain, isRequested } from "./Drain.ts"
 import type { Job } from "./Job.ts"
 import { now } from "./Now.ts"
 import { ifStored } from "./Orphans.ts"
@@ -215,20 +217,32 @@ const goOn = Effect.fnUntraced(function* (
   const changed = stays
     ? undefined
     : yield* changedLimits(definition, state, options.limits, around.allowance)
+  const endWith = Effect.fnUntraced(function* (ending: Ending, waitedMs: number) {
+    const agent = yield* knownOf(definition)
+    const waited = { ...state, elapsedMs: elapsedMs + waitedMs }
+    const told = { last: run.last, limits: changed, message: options.message }
+    return yield* Session.endAgain(agent, waited, told, lease, around.watcher, ending)
+  }, RunEnd.within(runId))
+  const drain = yield* Drain
   const came = yield* bring({
     runId,
     elapsedMs,
     limits: stays ? {} : (changed ?? state.limits),
-    stopped: stays ? lease.lost : Effect.raceFirst(Cancel.sentTo(state, { sent, withParent }), lease.lost)
+    stopped: stays ? lease.lost : Effect.raceFirst(Cancel.sentTo(state, { sent, withParent }), lease.lost),
+    // A run below another one is ended with that, by whoever drives it.
+    ...(stays || withParent
+      ? undefined
+      : {
+          interrupted: (cause, waitedMs) => {
+            const reason = Cancel.reasonOf(cause)
+            return reason === undefined && isRequested(drain)
+              ? Effect.void
+              : endWith(Cancel.endingFor(reason ?? "the run was interrupted"), waitedMs)
+          }
+        })
   })
+  if (came._tag === "Ended") return yield* answerOf(definition, yield* endWith(came.ending, came.waitedMs))
   const { waitedMs } = came
-  if (came._tag === "Ended") {
-    const agent = yield* knownOf(definition)
-    const waited = { ...state, elapsedMs: elapsedMs + waitedMs }
-    const told = { last: run.last, limits: changed, message: options.message }
-    const end = Session.endAgain(agent, waited, told, lease, around.watcher, came.ending)
-    return yield* answerOf(definition, yield* RunEnd.within(runId)(end))
-  }
   return yield* came.here(
     Effect.gen(function* () {
       const stopped = yield* takeUp(lease, came.definition, { ...run, waitedMs }, options, around, sent)

@@ -141,7 +141,7 @@ describe("a layer", () => {
         const exit = yield* Fiber.await(running)
         if (built) continue
         expect(Exit.isFailure(exit) && Cause.hasInterruptsOnly(exit.cause)).toBe(true)
-        expect(yield* status(stop)).toBe(stop === "cancel" ? "cancelled" : undefined)
+        expect(yield* status(stop)).toBe("cancelled")
       }
     })
 
@@ -236,7 +236,11 @@ describe("a layer", () => {
     }
   })
 
-  for (const ending of ["max_budget", "cancelled"] as const) {
+  for (const [how, ending] of [
+    ["time", "max_budget"],
+    ["cancel", "cancelled"],
+    ["interrupt", "cancelled"]
+  ] as const) {
     const hangs = Agent.provide(Layer.effect(Thing, Effect.never))
     const layers = (lines: ReadonlyArray<Scripted.Line>) => Agent.provide(model(lines).layer)
     /** Resumes an agent whose layer is never there, until its time is up or it is stopped. */
@@ -246,13 +250,15 @@ describe("a layer", () => {
           startImmediately: true
         })
         yield* settle
-        if (ending === "cancelled") yield* Agent.cancel("r", "enough")
+        if (how === "cancel") yield* Agent.cancel("r", "enough")
+        if (how === "interrupt")
+          yield* Fiber.interruptAs(running, undefined, Context.make(Agent.CancelReason, "enough"))
         yield* withTime(Fiber.await(running))
         expect(yield* status("r")).toBe(ending)
       })
     const more = { limits: { time: "1 minute" } } as const
 
-    check(`whose run ends while it is built keeps what the run is told (${ending})`, function* () {
+    check(`whose run ends while it is built keeps what the run is told (${how})`, function* () {
       const agent = answering("bot").pipe(layers([Scripted.text("ok"), Scripted.text("more")]))
       yield* Agent.create(agent, "go", { runId: "r" })
       yield* resumed(agent, { message: "be quick" })
@@ -263,23 +269,20 @@ describe("a layer", () => {
       ])
     })
 
-    check(
-      `whose run ends while it is built keeps the answer that the run is given (${ending})`,
-      function* () {
-        const ask = Scripted.call("request_input", { question: "Which one?" }, { id: "q" })
-        const submit = Scripted.call("submit_result", { host: "web-3" }, { id: "s" })
-        const agent = Agent.make("bot", { output: Schema.Struct({ host: Schema.String }), limits }).pipe(
-          layers([ask, submit])
-        )
-        yield* Effect.flip(Agent.run(agent, "go", { runId: "r" }))
-        yield* resumed(agent, { message: "web-3" })
-        const { run } = yield* Agent.resume(agent, "r", more)
-        expect(run.messages.find(({ role }) => role === "tool")?.content).toContain("web-3")
-      }
-    )
+    check(`whose run ends while it is built keeps the answer that the run is given (${how})`, function* () {
+      const ask = Scripted.call("request_input", { question: "Which one?" }, { id: "q" })
+      const submit = Scripted.call("submit_result", { host: "web-3" }, { id: "s" })
+      const agent = Agent.make("bot", { output: Schema.Struct({ host: Schema.String }), limits }).pipe(
+        layers([ask, submit])
+      )
+      yield* Effect.flip(Agent.run(agent, "go", { runId: "r" }))
+      yield* resumed(agent, { message: "web-3" })
+      const { run } = yield* Agent.resume(agent, "r", more)
+      expect(run.messages.find(({ role }) => role === "tool")?.content).toContain("web-3")
+    })
 
     check(
-      `whose run ends while it is built leaves the run below as any such end does (${ending})`,
+      `whose run ends while it is built leaves the run below as any such end does (${how})`,
       function* () {
         const tools = Toolkit.make(guarded("delete"))
         const cleaner = Agent.make("cleaner", { toolkit: tools, limits }).pipe(
@@ -298,6 +301,50 @@ describe("a layer", () => {
       }
     )
   }
+
+  for (const reason of ["enough", undefined])
+    check(
+      `whose stored run is stopped by its fiber while it is built (${reason}) is not built again`,
+      function* () {
+        const agent = answering("bot").pipe(
+          Agent.provide(Layer.effectDiscard(Effect.onInterrupt(Effect.never, () => Effect.sleep("1 second"))))
+        )
+        yield* Agent.create(answering("bot"), "go", { runId: "r" })
+        const running = yield* Effect.forkChild(Agent.resume(agent, "r"), { startImmediately: true })
+        yield* settle
+        yield* withTime(
+          Fiber.interruptAs(
+            running,
+            undefined,
+            reason === undefined ? Context.empty() : Context.make(Agent.CancelReason, reason)
+          )
+        )
+        const store = yield* RunStore.RunStore
+        expect(yield* store.summary("r")).toMatchObject({
+          status: "interrupted",
+          reason: "cancelled",
+          detail: reason ?? "the run was interrupted"
+        })
+        // What it has waited for is closed by then, and that is its time.
+        expect((yield* RunStore.load("r")).state.elapsedMs).toBe(1_000)
+        yield* Effect.gen(function* () {
+          const host = yield* RunHost.RunHost
+          expect(yield* host.recover).toEqual([])
+        }).pipe(Effect.provide(RunHost.layer([answering("bot")])))
+        expect((yield* Agent.resume(answering("bot"), "r")).output).toBe("ok")
+      }
+    )
+
+  check("that interrupts itself stops no run", function* () {
+    for (const runId of ["now", "later"]) {
+      const itself = runId === "now" ? Effect.interrupt : Effect.andThen(Effect.yieldNow, Effect.interrupt)
+      yield* Agent.create(answering("bot"), "go", { runId })
+      const agent = answering("bot").pipe(Agent.provide(Layer.effectDiscard(itself)))
+      const exit = yield* Effect.exit(Agent.resume(agent, runId))
+      expect(Exit.isFailure(exit) && Cause.hasInterruptsOnly(exit.cause)).toBe(true)
+      expect(yield* status(runId)).toBe(undefined)
+    }
+  })
 
   check("that fails does so as its own error, and what was built is closed", function* () {
     const log: Array<string> = []
