@@ -143,6 +143,7 @@ export const make = <
     instructions: options.instructions,
     // The loop knows tools by name alone; their types are kept in this function's result.
     tools: ToolRunner.make(options.toolkit as ToolRunner.Given),
+    toolsAreYielded: ToolRunner.areYielded(options.toolkit as ToolRunner.Given),
     output: options.output,
     contract: options.output === undefined ? undefined : Contract.make(options.output),
     limits: options.limits === undefined ? {} : options.limits,

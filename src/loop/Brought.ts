@@ -100,6 +100,12 @@ const stopwatch = Effect.fnUntraced(function* ({ elapsedMs, limits }: Waiting, l
 const dies = (exit: Exit.Exit<unknown, unknown> | undefined): exit is Exit.Failure<never, unknown> =>
   exit !== undefined && Exit.isFailure(exit) && Cause.hasDies(exit.cause)
 
+/** Of an agent that brings nothing: what it needs is around its runs, and there at once. */
+const nothing =
+  (definition: Definition): Bring =>
+  () =>
+    Effect.succeed({ _tag: "Ready", waitedMs: 0, definition, here: ambient })
+
 /**
  * Does something for a run of an agent that may ask for what the agent brings, and closes that after it. A finalizer that
  * dies is told of as the end of the effect, and in the log where the run has ended for something else meanwhile.
@@ -107,8 +113,9 @@ const dies = (exit: Exit.Exit<unknown, unknown> | undefined): exit is Exit.Failu
 export const lend = <A>(
   definition: Definition,
   use: (bring: Bring) => Effect.Effect<A, unknown, unknown>
-): Effect.Effect<A, unknown, unknown> =>
-  Effect.uninterruptibleMask((restore) => {
+): Effect.Effect<A, unknown, unknown> => {
+  if (definition.provided === undefined && !definition.toolsAreYielded) return use(nothing(definition))
+  return Effect.uninterruptibleMask((restore) => {
     const graceMs = definition.policy.interruptGraceMs
     const built = Deferred.makeUnsafe<Built, unknown>()
     const over = Deferred.makeUnsafe<A, unknown>()
@@ -211,3 +218,4 @@ export const lend = <A>(
       Effect.flatMap((exit) => Effect.flatMap(end(exit), (ended) => (dies(ended) ? ended : exit)))
     )
   })
+}

@@ -32,6 +32,8 @@ export interface Definition {
   readonly name: string
   readonly instructions: string | undefined
   readonly tools: Effect.Effect<ToolRunner.Tools, unknown, unknown>
+  /** Whether making the tools is the author's code, and not a look at what is around the run. */
+  readonly toolsAreYielded: boolean
   /** The schema of what has to be submitted; `undefined` where the answer is text. */
   readonly output: Schema.Top | undefined
   /** What `output` asks for. */

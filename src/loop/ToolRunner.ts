@@ -228,6 +228,10 @@ const throughHandle =
 const isToolkit = (given: object): given is Toolkit.Toolkit<Record<string, Tool.Any>> =>
   "toHandlers" in given && "tools" in given && Effect.isEffect(given)
 
+/** Whether tools come out of an effect of their author's, which may take its time and acquire something. */
+export const areYielded = (given: Given): boolean =>
+  given !== undefined && Effect.isEffect(given) && !isToolkit(given)
+
 /** Whether the model's provider runs a tool itself, so that there is no handler of it. */
 export const isProviders = (tool: Tool.Any): boolean => Tool.isProviderDefined(tool) && !tool.requiresHandler
 
