@@ -138,12 +138,13 @@ export const make = <
   LanguageModel.LanguageModel | TR | ToolServices<Tools> | Out["DecodingServices"] | Out["EncodingServices"]
 > => {
   const { stopWhen } = options
+  // The loop knows tools by name alone; their types are kept in this function's result.
+  const toolkit = options.toolkit as ToolRunner.Given
   return fromDefinition({
     name,
     instructions: options.instructions,
-    // The loop knows tools by name alone; their types are kept in this function's result.
-    tools: ToolRunner.make(options.toolkit as ToolRunner.Given),
-    toolsAreYielded: ToolRunner.areYielded(options.toolkit as ToolRunner.Given),
+    tools: ToolRunner.make(toolkit),
+    toolsAreYielded: ToolRunner.areYielded(toolkit),
     output: options.output,
     contract: options.output === undefined ? undefined : Contract.make(options.output),
     limits: options.limits === undefined ? {} : options.limits,

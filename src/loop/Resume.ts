@@ -122,19 +122,6 @@ const sharesAsBefore = (
 ): Effect.Effect<void, NoBudgetPool> =>
   pool !== undefined && here.pool === undefined ? Effect.fail(new NoBudgetPool({ runId, pool })) : Effect.void
 
-/** What a stored run goes on with: its agent made ready, and the limits that are changed. */
-const goingOn = Effect.fnUntraced(function* (
-  definition: Definition,
-  run: Pick<Found, "pool" | "state">,
-  { limits }: ResumeOptions,
-  around: Surroundings
-) {
-  const changed = yield* changedLimits(definition, run.state, limits, around.allowance)
-  const job = yield* ready(definition, around.isStreamed, changed ?? run.state.limits)
-  yield* sharesAsBefore(run, job)
-  return { changed, job }
-})
-
 /**
  * Fails as taking a stored run up would, for as much as can be told without what its agent brings along: that may be the
  * model, its price or the shared budget.
@@ -171,7 +158,9 @@ export const takeUp = Effect.fnUntraced(function* (
     const job = yield* ready(definition, around.isStreamed, state.limits)
     return yield* Session.resume(job, state, { last, sent, stays }, lease, around.watcher)
   }
-  const { changed, job } = yield* goingOn(definition, { pool, state }, options, around)
+  const changed = yield* changedLimits(definition, state, options.limits, around.allowance)
+  const job = yield* ready(definition, around.isStreamed, changed ?? state.limits)
+  yield* sharesAsBefore({ pool, state }, job)
   const withParent = parent !== undefined
   const resumption = { last, limits: changed, message: options.message, sent, withParent }
   return yield* Session.resume(job, state, resumption, lease, around.watcher)

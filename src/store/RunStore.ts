@@ -83,6 +83,7 @@ export const SummarizedCall = Schema.Struct({
   args: Schema.optionalKey(WaitingCall.fields.args),
   argsCut: Schema.optionalKey(Schema.String)
 })
+/** A call that waits for a person, as a summary has it. */
 export type SummarizedCall = typeof SummarizedCall.Type
 
 /**
@@ -113,6 +114,7 @@ export const RunSummary = Schema.Struct({
   more: Schema.optionalKey(Schema.Struct({ approvals: Schema.Natural, unknown: Schema.Natural })),
   question: Schema.optionalKey(Question)
 })
+/** How a run stands, without its journal: short, however long the run is. */
 export type RunSummary = typeof RunSummary.Type
 
 /** What has to survive: `process` outlives the process, `power` a power cut too. */

@@ -99,6 +99,7 @@ const counts = {
  * - `wrongClaims`: completed, without what was asked for
  */
 export const Counts = Schema.Struct(counts)
+/** What was counted, each for itself and never as one rate. */
 export type Counts = typeof Counts.Type
 
 /** One case of a report: how its run ended, and what is counted. `succeeded`, `unfinished` and `wrongClaims` are 0 or 1. */
@@ -110,6 +111,7 @@ export const Row = Schema.Struct({
   detail: Schema.String,
   ...counts
 })
+/** One case of a report: how its run ended, and what was counted of it. */
 export type Row = typeof Row.Type
 
 /** A report; plain JSON. `problems` names everything that should not have happened: empty if the last four totals are 0. */
@@ -119,6 +121,7 @@ export const Report = Schema.Struct({
   totals: Counts,
   problems: Schema.Array(Watch.Problem)
 })
+/** A report of all cases, with what should not have happened in any. */
 export type Report = typeof Report.Type
 
 /** How a run has ended, as whoever has called for it was told. */
