@@ -13,6 +13,7 @@ import type * as Scope from "effect/Scope"
 import * as Stream from "effect/Stream"
 import * as Agent from "./Agent.ts"
 import * as Drivers from "./loop/Drivers.ts"
+import * as Unattended from "./loop/Unattended.ts"
 import * as Given from "./run/Given.ts"
 import type { Message } from "./run/Message.ts"
 import type { LiveEvent } from "./run/RunEvent.ts"
@@ -124,8 +125,9 @@ export class RunHost extends Context.Service<
     readonly list: (options?: ListOptions) => Effect.Effect<ReadonlyArray<RunSummary>, RunStoreError>
     /**
      * Takes over the runs of this host's agents that nobody drives although they have not stopped: what a process left
-     * that has died, as soon as its lease has ended. Yields their ids. A run that has stopped is left alone, whatever was
-     * decided about its calls meanwhile: whoever decides also calls `resume`.
+     * that has died, as soon as its lease has ended. Takes up those, too, that wait for a person who has decided or answered
+     * meanwhile, as `resume` without options does: whoever decides also calls `resume`, and may not live to do that. A run
+     * that nobody has said anything to is left alone, and so is one that was stopped. Yields their ids.
      */
     readonly recover: Effect.Effect<ReadonlyArray<string>, RunStoreError>
   }
@@ -251,19 +253,13 @@ const make = Effect.fnUntraced(function* <
 
   const recover = Effect.gen(function* () {
     const taken: Array<string> = []
-    let before: RunSummary | undefined
-    while (true) {
-      const page: ReadonlyArray<RunSummary> = yield* store.list({ status: "running", before })
-      for (const { agent: name, parent, runId } of page) {
-        const agent = byName.get(name)
-        if (agent === undefined || parent !== undefined || drivers.has(runId)) continue
-        if (yield* store.isDriven(runId)) continue
-        yield* drivers.recover(agent, runId)
-        taken.push(runId)
-      }
-      before = page.at(-1)
-      if (before === undefined) return taken
+    for (const run of yield* inStore(Unattended.runs)) {
+      const agent = byName.get(run.agent)
+      if (agent === undefined || drivers.has(run.runId) || (yield* store.isDriven(run.runId))) continue
+      yield* drivers.recover(agent, run)
+      taken.push(run.runId)
     }
+    return taken
   })
 
   return RunHost.of({

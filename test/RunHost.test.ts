@@ -1048,6 +1048,68 @@ describe("recover", () => {
       yield* lawful("driven")
     }))
 
+  test("takes up what people have answered and nobody has resumed, and no other run that waits", () =>
+    Effect.gen(function* () {
+      const { done, handlers } = yield* workshop
+      const remove = (q: string) => Scripted.call("delete", { q })
+      const remover = agentOf("remover", [remove("a"), Scripted.text("done")], handlers)
+      const helper = agentOf("helper", [remove("below"), Scripted.text("done")], handlers)
+      const ask = Agent.asTool(helper, { name: "ask", description: "asks" })
+      const store = yield* RunStore.RunStore
+      const asking = [Scripted.call("ask", { task: "remove it" }, { id: "k" }), Scripted.text("done")]
+      const lead = Agent.make("lead", { toolkit: Toolkit.make(ask.tool) }).pipe(
+        Agent.provide(ask.layer),
+        Agent.provide(Scripted.layer(Scripted.make("lead", asking), { usage })),
+        Agent.provide(Layer.succeed(RunStore.RunStore, store))
+      )
+      const asker = Agent.make("asker", { output: Schema.Struct({ n: Schema.Int }) }).pipe(
+        Agent.provide(
+          Scripted.layer(
+            Scripted.make("asker", [
+              Scripted.call("request_input", { question: "how many?" }),
+              Scripted.call("submit_result", { n: 3 })
+            ]),
+            { usage }
+          )
+        )
+      )
+      const stranger = agentOf("stranger", [remove("s"), Scripted.text("done")], handlers)
+      const decide = Effect.fnUntraced(function* (runId: string, decision: Agent.Decision) {
+        for (const call of (yield* store.summary(runId)).approvals) yield* Agent.decide(call, decision)
+      })
+      const runs: ReadonlyArray<readonly [Agent.Agent<unknown, never, never>, ReadonlyArray<string>]> = [
+        [remover, ["approved", "rejected", "undecided", "stopped", "resumed"]],
+        [lead, ["tree", "cut"]],
+        [asker, ["answered"]],
+        [stranger, ["foreign"]]
+      ]
+      for (const [agent, runIds] of runs) {
+        for (const runId of runIds) yield* Agent.outcome(Agent.run(agent, "go", { runId }))
+      }
+      for (const runId of ["approved", "stopped", "resumed", "tree", "cut", "foreign"]) {
+        yield* decide(runId, Agent.approve())
+      }
+      yield* decide("rejected", Agent.reject("no"))
+      yield* Agent.answer("answered", "three")
+      for (const runId of ["stopped", "cut"]) yield* Agent.cancel(runId, "not any more")
+      yield* Agent.outcome(Agent.resume(remover, "resumed"))
+      expect(done.splice(0)).toEqual(["delete a"])
+      const goOn = ["answered", "approved", "rejected", "tree"]
+      yield* withHost([remover, lead, asker], {}, (host) =>
+        Effect.gen(function* () {
+          expect([...(yield* host.recover)].sort()).toEqual(goOn)
+          for (const runId of goOn) expect(yield* host.ended(runId)).toMatchObject({ status: "completed" })
+          expect([...done].sort()).toEqual(["delete a", "delete below"])
+          expect(yield* host.status("undecided")).toMatchObject({ reason: "approval" })
+          expect(yield* host.status("foreign")).toMatchObject({ reason: "approval" })
+          for (const runId of ["stopped", "cut"])
+            expect(yield* host.status(runId)).toMatchObject({ reason: "cancelled" })
+          expect(yield* host.recover).toEqual([])
+        })
+      )
+      for (const runId of [...goOn, "stopped", "cut"]) yield* lawful(runId)
+    }))
+
   it.effect("takes over the others where one of the runs cannot be read", () =>
     Effect.gen(function* () {
       const { handlers } = yield* workshop

@@ -336,8 +336,11 @@ export const make = Effect.fnUntraced(function* <R>(
         const driver = drivers.get(runId)
         return driver === undefined ? Effect.void : Deferred.await(driver.done)
       }),
-    /** Has a run driven that has not stopped, if it is not driven here already. */
-    recover: (agent: Driven, runId: string) => submit(agent, runId, onlyUnstopped),
+    /** Has a run driven that stands like this, if it is not driven here already. */
+    recover: (agent: Driven, { runId, seq, status }: RunSummary) =>
+      status === "running"
+        ? submit(agent, runId, onlyUnstopped)
+        : Effect.flatMap(lastSent(runId), (sent) => submit(agent, runId, { options: {}, again: seq, sent })),
     /** Has a run driven that was stored just now, or before. */
     start: (agent: Driven, runId: string): Effect.Effect<void> =>
       Effect.suspend(() => {

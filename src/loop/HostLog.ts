@@ -39,7 +39,7 @@ export interface Closed {
   readonly interrupted: number
   /** They have not stopped. */
   readonly left: number
-  /** They had stopped, were to be resumed, and waited for their turn. */
+  /** They had stopped, were to be resumed, and waited for their turn. `recover` sees only what people have said to them. */
   readonly dropped: number
 }
 
@@ -48,7 +48,8 @@ const runs = (count: number): string => (count === 1 ? "1 run" : `${count} runs`
 /** Says what became of the runs of a host that has closed. */
 export const closed = ({ dropped, finished, interrupted, left }: Closed): Effect.Effect<void> => {
   if (finished + interrupted + left + dropped === 0) return Effect.void
-  const lost = dropped === 0 ? "" : `; ${runs(dropped)} waited to be resumed, and nobody does that any more`
+  const lost =
+    dropped === 0 ? "" : `; ${runs(dropped)} waited to be resumed, which somebody has to ask for again`
   return Effect.logInfo(
     `a host has closed: ${runs(finished)} let finish, ${interrupted} interrupted, ${left} left for \`recover\`${lost}`
   )

@@ -18,6 +18,7 @@ const listKinds: Given.Kinds<ListOptions> = {
   reason: Given.text,
   agent: Given.text,
   tag: Given.text,
+  told: { what: "true, or left out", is: (value) => value === true },
   since: Given.date,
   until: Given.date,
   limit: { what: "a number", is: (value) => typeof value === "number" },

@@ -48,7 +48,8 @@ const countBefore = (runs: ReadonlyArray<Stored>, position: Position): number =>
   return low
 }
 
-const matches = (summary: RunSummary, options: ListOptions): boolean =>
+const matches = ({ commands, summary }: Stored, options: ListOptions): boolean =>
+  (options.told !== true || commands.length > summary.inbox) &&
   (options.status === undefined || summary.status === options.status) &&
   (options.reason === undefined || summary.reason === options.reason) &&
   (options.agent === undefined || summary.agent === options.agent) &&
@@ -117,7 +118,7 @@ export const make: Effect.Effect<RunStore["Service"]> = Effect.sync(() => {
         const start = since === undefined ? 0 : upTo({ startedAt: since, runId: "" })
         for (let i = end - 1; i >= start && page.length < limit; i--) {
           const run = oldestFirst[i]
-          if (run !== undefined && matches(run.summary, options)) page.push(run.summary)
+          if (run !== undefined && matches(run, options)) page.push(run.summary)
         }
         return page
       }),

@@ -136,6 +136,11 @@ export interface ListOptions {
   readonly reason?: Reason | undefined
   readonly agent?: string | undefined
   readonly tag?: string | undefined
+  /**
+   * `true`: only runs with commands in their own inbox that no driver has taken in. Of those that wait for a person they are
+   * the ones that were decided about and not resumed.
+   */
+  readonly told?: true | undefined
   /** Only runs that were started at this time or later: ISO 8601 with its zone, as in a summary; a date alone will do. */
   readonly since?: string | undefined
   /** Only runs that were started earlier than this. */

@@ -10,6 +10,8 @@ export interface Row {
   readonly run_id: string
   readonly started_at: string
   readonly summary: string
+  /** The number of its last command, if that is asked for. */
+  readonly told?: number
 }
 
 const usual = 50
@@ -29,7 +31,7 @@ const along = (sql: SqlClient.SqlClient, { agent, reason, status, tag }: ListOpt
 
 /** The rows of a page. */
 export const rows = (sql: SqlClient.SqlClient, options: ListOptions): Statement.Statement<Row> => {
-  const { agent, before, limit = usual, reason, since, status, tag, until } = options
+  const { agent, before, limit = usual, reason, since, status, tag, told, until } = options
   const wanted: Array<Statement.Fragment> = []
   if (tag !== undefined) wanted.push(sql`k.tag = ${tag}`)
   if (status !== undefined) wanted.push(sql`k.status = ${status}`)
@@ -39,12 +41,15 @@ export const rows = (sql: SqlClient.SqlClient, options: ListOptions): Statement.
   if (until !== undefined) wanted.push(sql`k.started_at < ${until}`)
   if (before !== undefined)
     wanted.push(sql`(k.started_at, k.run_id) < (${before.startedAt}, ${before.runId})`)
+  if (told === true) wanted.push(sql`EXISTS (SELECT 1 FROM checkrein_commands c WHERE c.run_id = k.run_id)`)
   // What is beside a tag is enough to find the runs and their order; the summary is in the run's own row.
   const source =
     tag === undefined
       ? sql`checkrein_runs k ${along(sql, options)}`
       : sql`checkrein_tags k ${along(sql, options)} JOIN checkrein_runs r ON r.run_no = k.run_no`
-  return sql<Row>`SELECT k.run_id, k.started_at, summary FROM ${source} WHERE ${sql.and(wanted)}
+  const last = sql`SELECT MAX(c.id) FROM checkrein_commands c WHERE c.run_id = k.run_id`
+  const columns = told === true ? sql`summary, (${last}) AS told` : sql`summary`
+  return sql<Row>`SELECT k.run_id, k.started_at, ${columns} FROM ${source} WHERE ${sql.and(wanted)}
     ORDER BY k.started_at DESC, k.run_id DESC LIMIT ${limit}`
 }
 
@@ -65,8 +70,10 @@ export const page = Effect.fnUntraced(function* <E>(
     const found = yield* rowsOf({ ...options, before, limit: wanted })
     for (const row of found) {
       const summary = read(row)
-      if (Result.isSuccess(summary)) runs.push(summary.success)
-      else yield* Effect.logWarning(`run ${row.run_id} is left out of a list: ${summary.failure.problem}`)
+      if (Result.isSuccess(summary)) {
+        // Only the summary says which commands its driver has taken in.
+        if (row.told === undefined || row.told > summary.success.inbox) runs.push(summary.success)
+      } else yield* Effect.logWarning(`run ${row.run_id} is left out of a list: ${summary.failure.problem}`)
     }
     const last = found.at(-1)
     if (last === undefined || found.length < wanted || runs.length >= limit) return runs

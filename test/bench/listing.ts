@@ -15,7 +15,7 @@ const standing = (n: number): Pick<RunSummary, "status" | "reason"> => {
     : { status: "completed", reason: "answered" }
 }
 
-/** Fills a store with small runs: half of them tagged `big`, one in 1,000 `small`. */
+/** Fills a store with small runs: half of them tagged `big`, one in 1,000 `small`; one in 10,000 was told something. */
 const fill = Effect.fnUntraced(function* ({ sql }: Database, count: number) {
   const chunk = 500
   // An empty table numbers its rows from 1 on.
@@ -37,6 +37,10 @@ const fill = Effect.fnUntraced(function* ({ sql }: Database, count: number) {
       summary: JSON.stringify(of)
     }))
     if (isArrayNonEmpty(rows)) yield* sql`INSERT INTO checkrein_runs ${sql.insert(rows)}`
+    const told = runs.filter((_, i) => (start + i) % 10_000 === 1)
+    for (const { of } of told) {
+      yield* sql`INSERT INTO checkrein_commands (run_id, id, body) VALUES (${of.runId}, 1, '{}')`
+    }
     const tagged = runs.flatMap(
       ({ of: { agent, reason = null, runId, startedAt, status, tags = [] }, run_no }) =>
         tags.map((tag) => ({ run_no, tag, agent, status, reason, started_at: startedAt, run_id: runId }))
@@ -68,6 +72,7 @@ const lists: { readonly [name: string]: ListOptions } = {
   "by tag and a rare reason": { tag: "big", reason: "unknown_outcome" },
   "by a tag and a reason that never meet": { tag: "big", reason: "approval" },
   "by tag, agent and a rare reason": { tag: "big", agent: "agent 0", reason: "unknown_outcome" },
+  "by reason, and told something": { reason: "approval", told: true },
   "by reason and age": { reason: "approval", until: second(20_000) },
   "by tag, a rare reason and age": { tag: "big", reason: "unknown_outcome", since: second(20_000) }
 }

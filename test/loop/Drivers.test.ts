@@ -82,12 +82,15 @@ const ask = (kind: Ask, { a, b }: { readonly a: Host; readonly b: Host }, agent:
   return kind.startsWith("start") ? on.start(agent, "go", { runId }) : on.recover
 }
 
+/** Whether somebody has a run go on that was never stopped, without saying so to that run. */
+const takesUp = (kind: Ask, standing: Standing): boolean =>
+  kind !== "stop" && (standing === "running" || (standing === "approved" && kind === "recover A"))
+
 /** Whether a run goes on: whoever was the last to stop it or to have it go on counts. */
 const goesOn = (standing: Standing, order: ReadonlyArray<Ask>): boolean => {
   const last = order.lastIndexOf("stop")
   return order.some(
-    (kind, index) =>
-      index > last && (kind.startsWith("resume") || (kind !== "stop" && last < 0 && standing === "running"))
+    (kind, index) => index > last && (kind.startsWith("resume") || (last < 0 && takesUp(kind, standing)))
   )
 }
 

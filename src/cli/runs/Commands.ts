@@ -174,7 +174,7 @@ const recover = Command.make(
   )
 ).pipe(
   Command.withDescription(
-    "Takes over the runs that nobody drives although they have not stopped, which is what a process leaves behind that has died, and drives them until they stop. Limits that are named replace those of each run. A run whose process may have died a moment ago is waited for; one that another process goes on with is left alone. Runs of your own agent need --agent; whatever is not driven is said, with the reason. Exit code: 0 all that nobody else drives have completed, 1 one could not be driven (its agent is not known here, say), 3 one stopped short of an answer."
+    "Takes over the runs that nobody drives although they have not stopped, which is what a process leaves behind that has died, and those that wait for a decision or an answer that was given meanwhile; and drives them until they stop. Limits that are named replace those of each run. A run whose process may have died a moment ago is waited for; one that another process goes on with is left alone. Runs of your own agent need --agent; whatever is not driven is said, with the reason. Exit code: 0 all that nobody else drives have completed, 1 one could not be driven (its agent is not known here, say), 3 one stopped short of an answer."
   ),
   Command.withShortDescription("Take over what a dead process left"),
   Command.withExamples([

@@ -1,6 +1,7 @@
 /**
  * `checkrein runs recover`: takes over the runs that nobody drives although they have not stopped, which is what a
- * process leaves behind that has died, and drives them until they stop.
+ * process leaves behind that has died, or although people have answered what they waited for; and drives them until they
+ * stop.
  */
 
 import * as Cause from "effect/Cause"
@@ -14,11 +15,12 @@ import * as Agent from "../../Agent.ts"
 import { definitionOf } from "../../loop/AgentHandle.ts"
 import * as Runs from "../../loop/Runs.ts"
 import { alone } from "../../loop/Surroundings.ts"
+import * as Unattended from "../../loop/Unattended.ts"
 import { colorsOn, prettyInTurn } from "../../observe/Pretty.ts"
 import * as RunTrace from "../../observe/RunTrace.ts"
 import { plain } from "../../run/PlainText.ts"
 import type { RunState } from "../../run/RunState.ts"
-import { RunBusy, RunStore, type RunSummary } from "../../store/RunStore.ts"
+import { RunBusy, type RunSummary } from "../../store/RunStore.ts"
 import * as AgentOf from "../AgentOf.ts"
 import * as Drive from "../Drive.ts"
 import { hint } from "../Hint.ts"
@@ -28,22 +30,6 @@ import * as Output from "../Output.ts"
 import type * as Flags from "./Flags.ts"
 import * as Recovery from "./Recovery.ts"
 import * as StoredRun from "./StoredRun.ts"
-
-/**
- * Every run that has not stopped, those first that have waited longest. The run of a sub-agent goes on with the one that
- * has started it.
- */
-const unstopped = Effect.gen(function* () {
-  const store = yield* RunStore
-  const found: Array<RunSummary> = []
-  let before: RunSummary | undefined
-  do {
-    const page: ReadonlyArray<RunSummary> = yield* store.list({ status: "running", before })
-    for (const run of page) if (run.parent === undefined) found.push(run)
-    before = page.at(-1)
-  } while (before !== undefined)
-  return found.reverse()
-})
 
 /** What happens, with the run that it happens to. */
 const progress = Layer.effect(
@@ -88,10 +74,11 @@ const takingOver = Effect.fnUntraced(function* (
     Effect.gen(function* () {
       const found = yield* agentOf(run)
       if (!(yield* StoredRun.outlived(run, waiting))) return left(run, elsewhere)
-      // Somebody may have stopped it, until this has the right to drive it.
-      const isWanted = ({ status }: RunState) => {
-        if (status !== "running") left(run, "it has stopped meanwhile")
-        return status === "running"
+      // Somebody may have stopped it, or driven it on, until this has the right to drive it.
+      const isWanted = ({ seq, status }: RunState) => {
+        const wanted = run.status === "running" ? status === "running" : seq === run.seq
+        if (!wanted) left(run, status === "running" ? elsewhere : "it has stopped meanwhile")
+        return wanted
       }
       const driving = Effect.gen(function* () {
         record({ _tag: "Driven", run, module: found.module })
@@ -132,7 +119,8 @@ const together = Effect.fnUntraced(function* <R>(effects: Iterable<Effect.Effect
 /** Takes over what nobody drives, and says what became of it. */
 export const recover = (input: Flags.Recover) =>
   Effect.gen(function* () {
-    const runs = yield* unstopped
+    // Those first that have waited longest.
+    const runs = (yield* Unattended.runs).toReversed()
     const outcomes = new Map<string, Recovery.Outcome>()
     const takeOver = yield* takingOver(input, (outcome) => outcomes.set(outcome.run.runId, outcome))
     const tell = Effect.gen(function* () {

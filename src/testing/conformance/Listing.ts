@@ -115,6 +115,40 @@ export const cases: ReadonlyArray<Case> = [
       same(yield* ids({ status: "interrupted", tag: "u" }), ["run 5", "run 4", "run 2", "run 1"])
     })
   ),
+  define("runs are listed by whether they were told something that no driver has taken in", (store) =>
+    Effect.gen(function* () {
+      for (let i = 0; i < 12; i++) {
+        const rest = { agent: i % 2 === 0 ? "even" : "odd", startedAt: second(i), tags: ["t"] }
+        yield* store.append(append(`run ${i}`, 0, 1, { ...rest, status: "interrupted", reason: "approval" }))
+      }
+      const told = (options: ListOptions = {}) =>
+        Effect.map(store.list({ ...options, told: true }), (runs) => runs.map((run) => run.runId))
+      same(yield* told(), [])
+      for (const i of [1, 4, 5, 8, 9]) {
+        yield* store.send(`run ${i}`, { type: "decide", callId: "c", decision: "approved" })
+        yield* store.send(`run ${i}`, { type: "cancel", reason: "enough" })
+      }
+      same(yield* told(), ["run 9", "run 8", "run 5", "run 4", "run 1"])
+      same(yield* told({ tag: "t", agent: "odd", reason: "approval" }), ["run 9", "run 5", "run 1"])
+      same(yield* told({ reason: "input" }), [])
+
+      // Of one all is taken in, of one only the first; one is told something again.
+      const even = { agent: "even", tags: ["t"], status: "interrupted", reason: "approval" } as const
+      yield* store.append(append("run 4", 1, 1, { ...even, startedAt: second(4), inbox: 2 }))
+      yield* store.append(append("run 8", 1, 1, { ...even, startedAt: second(8), inbox: 1 }))
+      const odd = { ...even, agent: "odd" }
+      for (const i of [5, 9]) {
+        yield* store.append(append(`run ${i}`, 1, 1, { ...odd, startedAt: second(i), inbox: 2 }))
+      }
+      yield* store.send("run 5", { type: "answer", callId: "c", answer: "yes" })
+      same(yield* told(), ["run 8", "run 5", "run 1"])
+      const before = { startedAt: second(8), runId: "run 8" }
+      same(yield* told({ limit: 2 }), ["run 8", "run 5"])
+      same(yield* told({ before, limit: 1 }), ["run 5"])
+      same(yield* told({ tag: "t", before }), ["run 5", "run 1"])
+      same(yield* told({ since: second(2), until: second(8) }), ["run 5"])
+    })
+  ),
   define("runs are listed by when they were started", (store) =>
     Effect.gen(function* () {
       for (let i = 0; i < 10; i++) {

@@ -81,6 +81,20 @@ describe("checkrein runs recover", () => {
     expect((await recover()).stderr).toBe("Every run has stopped: there is nothing to take over.")
   })
 
+  it("takes up what was decided and never resumed, and leaves alone what still waits", async () => {
+    const { analyst, file, leave, recover, runs } = scene("decided")
+    for (const runId of ["decided", "waits"]) await leave(analyst, runId, "Delete access.log")
+    forgetTheDead(file)
+    expect(parsed(await recover("--json")).recovered).toHaveLength(2)
+    expect((await runs("approve", "decided", "call_1_0")).code).toBe(0)
+    expect(parsed(await recover("--json"))).toMatchObject({
+      recovered: [{ runId: "decided", status: "completed" }],
+      left: [],
+      failed: []
+    })
+    expect(parsed(await runs("show", "waits", "--json"))).toMatchObject({ run: { reason: "approval" } })
+  })
+
   it("takes the module's agent for its runs, and the built-in one for the others", async () => {
     const { analyst, leave, recover, store } = scene("both")
     await leave(analyst, "asks", "Delete access.log")
