@@ -18,7 +18,7 @@ import type * as Tool from "effect/ai/Tool"
 import type * as Toolkit from "effect/ai/Toolkit"
 import * as Effect from "effect/Effect"
 import type * as Layer from "effect/Layer"
-import type * as Schema from "effect/Schema"
+import * as Schema from "effect/Schema"
 import type * as Stream from "effect/Stream"
 import { type Agent, definitionOf, fromDefinition } from "./loop/AgentHandle.ts"
 import * as Contract from "./loop/Contract.ts"
@@ -26,11 +26,12 @@ import * as OwnedStream from "./loop/OwnedStream.ts"
 import * as Policy from "./loop/Policy.ts"
 import * as Provided from "./loop/Provided.ts"
 import type { AgentMismatch, OutputMismatch, Refused, RunNotCompleted } from "./loop/Refused.ts"
-import type { ResumeOptions } from "./loop/Resume.ts"
+import type { ResumeOptions, RunOptions } from "./loop/RunOptions.ts"
 import * as Runs from "./loop/Runs.ts"
 import * as StoredResult from "./loop/StoredResult.ts"
 import { alone } from "./loop/Surroundings.ts"
 import * as ToolRunner from "./loop/ToolRunner.ts"
+import * as Given from "./run/Given.ts"
 import type { LimitsInput } from "./run/Limits.ts"
 import type { Message } from "./run/Message.ts"
 import type { LiveEvent } from "./run/RunEvent.ts"
@@ -66,8 +67,7 @@ export {
   RunNotCompleted,
   UnpricedModel
 } from "./loop/Refused.ts"
-export type { ResumeOptions } from "./loop/Resume.ts"
-export type { RunOptions } from "./loop/Runs.ts"
+export type { ResumeOptions, RunOptions } from "./loop/RunOptions.ts"
 
 /** What an agent may be given besides its name. */
 export interface Options<Tools extends Record<string, Tool.Any>, TE, TR, Out extends Schema.Top> {
@@ -97,6 +97,18 @@ export interface Options<Tools extends Record<string, Tool.Any>, TE, TR, Out ext
     | undefined
 }
 
+const kinds: Given.Kinds<Options<Record<string, Tool.Any>, unknown, unknown, Schema.Top>> = {
+  instructions: Given.text,
+  toolkit: { what: "a toolkit", is: (value) => Effect.isEffect(value) || Given.isRecord(value) },
+  output: { what: "a schema", is: Schema.isSchema },
+  limits: Given.anything,
+  policy: Given.anything,
+  stopWhen: {
+    what: "a function, or a list of them",
+    is: (value) => [value].flat().every((each) => typeof each === "function")
+  }
+}
+
 /** What an agent needs to run. */
 export type Services<A> = A extends Agent<unknown, unknown, infer R> ? R : never
 
@@ -106,7 +118,7 @@ export type ToolServices<Tools extends Record<string, Tool.Any>> =
   | Tool.ParametersEncodingServices<Tools[keyof Tools]>
 
 /**
- * Defines an agent. Nothing runs yet. Throws a `TypeError` if its `policy` cannot be used: a misspelt decision would be none.
+ * Defines an agent. Nothing runs yet. Throws a `TypeError` if these options cannot be used: a misspelt decision would be none.
  * Its limits are looked at when it is run, with those of the run on top of them.
  *
  * @example
@@ -137,6 +149,8 @@ export const make = <
   TE,
   LanguageModel.LanguageModel | TR | ToolServices<Tools> | Out["DecodingServices"] | Out["EncodingServices"]
 > => {
+  const problem = Given.problemOf(options, "options", kinds)
+  if (problem !== undefined) throw new TypeError(`${name} cannot be made: ${problem}`)
   const { stopWhen } = options
   // The loop knows tools by name alone; their types are kept in this function's result.
   const toolkit = options.toolkit as ToolRunner.Given
@@ -212,7 +226,7 @@ export type Failure<E> = RunExit | RunBusy | RunStoreError | Refused | E
 export const run = <A, E, R>(
   agent: Agent<A, E, R>,
   input: string | ReadonlyArray<Message>,
-  options: Runs.RunOptions = {}
+  options: RunOptions = {}
 ): Effect.Effect<Completed<A>, Failure<E>, R | RunStore> =>
   typed<A, E, R>(Runs.run(definitionOf(agent), input, options, alone))
 
@@ -262,7 +276,7 @@ export const resume = <A, E, R>(
 export const create = <A, E, R>(
   agent: Agent<A, E, R>,
   input: string | ReadonlyArray<Message>,
-  options: Runs.RunOptions = {}
+  options: RunOptions = {}
 ): Effect.Effect<string, RunBusy | RunStoreError | Refused | E, R | RunStore> =>
   Runs.create(definitionOf(agent), input, options) as Effect.Effect<
     string,
@@ -347,7 +361,7 @@ export const cancel: (
 export const stream = <A, E, R>(
   agent: Agent<A, E, R>,
   input: string | ReadonlyArray<Message>,
-  options: Runs.RunOptions = {}
+  options: RunOptions = {}
 ): Stream.Stream<LiveEvent, Failure<E>, R | RunStore> =>
   OwnedStream.of((watcher) =>
     typed<A, E, R>(Runs.run(definitionOf(agent), input, options, { isStreamed: () => true, watcher }))

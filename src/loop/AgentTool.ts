@@ -5,6 +5,7 @@ import * as Tool from "effect/ai/Tool"
 import * as Toolkit from "effect/ai/Toolkit"
 import type * as Layer from "effect/Layer"
 import * as Schema from "effect/Schema"
+import * as Given from "../run/Given.ts"
 import type { RunStore } from "../store/RunStore.ts"
 import { ToolFailure } from "../tool/ToolFailure.ts"
 import { type Agent, definitionOf } from "./AgentHandle.ts"
@@ -33,7 +34,7 @@ export interface AsTool<Name extends string, P extends Schema.Top, S extends Sch
 }
 
 /**
- * Makes an agent a tool of another. Each call is a child run, with the id `parent/callId`, an own transcript and own
+ * Makes an agent a tool of another; throws a `TypeError` if these options cannot be used. Each call is a child run, with the id `parent/callId`, an own transcript and own
  * limits; a Stop of the parent stops it, its cost is the parent's too, and a resume of the parent continues it. What
  * waits for a person, for the provider or for an unknown outcome suspends the parent; a child that runs out of turns or
  * budget, or fails, comes back in words, with what it had found.
@@ -77,6 +78,8 @@ export const asTool = <
   }
 ): AsTool<Name, P, S, R> => {
   const definition = definitionOf(agent)
+  const problem = Given.problemOf(options, "options", kinds, ["name", "description"])
+  if (problem !== undefined) throw new TypeError(`${definition.name} cannot be a tool: ${problem}`)
   const { description, input = taskOf, name } = options
   // A type parameter may be given by hand where its value is left out, so for no value does the compiler take the default.
   const parameters = (options.parameters ?? Task) as P
@@ -89,6 +92,16 @@ export const asTool = <
   const anyTool: Tool.Any = tool
   const layer = Toolkit.make(anyTool).toLayer({ [name]: handler })
   return { tool, layer }
+}
+
+const schema: Given.Kind = { what: "a schema", is: Schema.isSchema }
+
+const kinds: Given.Kinds<Parameters<typeof asTool>[1]> = {
+  name: Given.text,
+  description: Given.text,
+  parameters: schema,
+  success: schema,
+  input: { what: "a function", is: (value) => typeof value === "function" }
 }
 
 const taskOf = (params: unknown): string =>

@@ -8,6 +8,7 @@ import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import { Command, type Decide, type Numbered } from "../run/Command.ts"
 import { isVoid } from "../run/Expiry.ts"
+import * as Given from "../run/Given.ts"
 import { type RunNotFound, RunStore, RunStoreError } from "../store/RunStore.ts"
 import * as Digest from "./Digest.ts"
 import * as Json from "./Json.ts"
@@ -94,6 +95,55 @@ const firstOf = (
 }
 
 const isCommand = Schema.is(Command)
+
+type Tagged = { readonly _tag: string }
+
+/** What may be said: what it is called, where it comes from, and what belongs to each sort, by its tag. */
+interface Sayings<Said extends Tagged> {
+  readonly what: string
+  readonly from: string
+  readonly kinds: { readonly [Tag in Said["_tag"]]: Given.Kinds<Extract<Said, { readonly _tag: Tag }>> }
+}
+
+const decisions: Sayings<Decision> = {
+  what: "the decision",
+  from: "Agent.approve() or Agent.reject()",
+  kinds: {
+    Approve: { _tag: Given.text, args: Given.anything, expires: Given.anything },
+    Reject: { _tag: Given.text, reason: Given.anything }
+  }
+}
+
+const resolutions: Sayings<Resolution> = {
+  what: "the resolution",
+  from: "Agent.happened() or Agent.didNotHappen",
+  kinds: {
+    Happened: { _tag: Given.text, content: Given.anything },
+    DidNotHappen: { _tag: Given.text }
+  }
+}
+
+const aside: Given.Kinds<{ readonly by?: string }> = { by: Given.text }
+
+/**
+ * Fails with what is wrong with something that is said, and with who says it. Whatever is not what it seems to be must not
+ * count as the other thing: a call that runs where it was rejected, or one that is repeated.
+ */
+const understood = <Said extends Tagged>(
+  runId: string,
+  said: unknown,
+  { from, kinds, what }: Sayings<Said>,
+  options: unknown
+): Effect.Effect<void, RunStoreError> => {
+  const tag = Given.isRecord(said) ? said._tag : undefined
+  const [, known] = Object.entries<Given.Kinds<Tagged>>(kinds).find(([each]) => each === tag) ?? []
+  const problem =
+    known === undefined
+      ? `${what} is ${Given.shown(said)}, and must be what ${from} makes`
+      : Given.problemOf(said, what, known)
+  const wrong = problem ?? Given.problemOf(options, "options", aside)
+  return wrong === undefined ? Effect.void : Effect.fail(invalid(runId, wrong))
+}
 
 const invalid = (runId: string, problem: string) => new RunStoreError({ runId, kind: "invalid", problem })
 
@@ -196,8 +246,9 @@ export const decide = (
   options: { readonly by?: string } = {}
 ): Effect.Effect<void, RunNotFound | RunStoreError | CallNotPending, RunStore> =>
   Effect.gen(function* () {
-    const { argsDigest, inbox } = yield* waiting(call, "decide")
     const { callId, runId } = call
+    yield* understood(runId, decision, decisions, options)
+    const { argsDigest, inbox } = yield* waiting(call, "decide")
     const refused = (problem: string) => invalid(runId, problem)
     const record = (said: Pick<Decide, "decision" | "args" | "expires" | "reason">) =>
       say(runId, inbox, { type: "decide", callId, argsDigest, ...said, ...options }, argsDigest)
@@ -239,6 +290,8 @@ export const answer = (
   options: { readonly by?: string } = {}
 ): Effect.Effect<void, RunNotFound | RunStoreError | CallNotPending, RunStore> =>
   Effect.gen(function* () {
+    const wrong = Given.problemOf(options, "options", aside)
+    if (wrong !== undefined) return yield* invalid(runId, wrong)
     const store = yield* RunStore
     const { question } = yield* store.summary(runId)
     if (question === undefined)
@@ -306,6 +359,7 @@ export const resolve = (
   options: { readonly by?: string } = {}
 ): Effect.Effect<void, RunNotFound | RunStoreError | CallNotPending, RunStore> =>
   Effect.gen(function* () {
+    yield* understood(call.runId, resolution, resolutions, options)
     const { inbox } = yield* waiting(call, "resolve")
     yield* say(call.runId, inbox, {
       type: "resolve",

@@ -27,7 +27,7 @@ import * as HostLog from "./HostLog.ts"
 import { appendTimeout, type Watcher } from "./Journal.ts"
 import * as Live from "./Live.ts"
 import * as PoolClaims from "./PoolClaims.ts"
-import type { ResumeOptions } from "./Resume.ts"
+import { givenId, type ResumeOptions, type RunOptions } from "./RunOptions.ts"
 import * as Runs from "./Runs.ts"
 import type { Surroundings } from "./Surroundings.ts"
 
@@ -311,20 +311,19 @@ export const make = Effect.fnUntraced(function* <R>(
 
   return {
     /** Stores a run with what is around the host, by way of the store that whoever asks for it sees. */
-    create: (
-      agent: Driven,
-      input: string | ReadonlyArray<Message>,
-      options: Runs.RunOptions,
-      given: Store
-    ) => {
+    create: (agent: Driven, input: string | ReadonlyArray<Message>, options: RunOptions, given: Store) => {
       const definition = definitionOf(agent)
       if (budget === undefined) return here(Runs.create(definition, input, options), given)
-      // Whoever is asked for its budget is told its id.
-      const { after, limits, runId = randomUUID(), tags } = options
-      const all = { after, limits, runId, tags } satisfies Required<Runs.RunOptions>
-      const created = Runs.create(definition, input, all)
-      const hosted = () => within({ runId, agent: definition.name, tags: tags ?? [] }, created)
-      return here(Effect.flatMap(Runs.givenId(options), hosted), given)
+      const hosted = Effect.flatMap(givenId(options), (runId = randomUUID()) => {
+        const { after, limits, tags } = options
+        const all = { after, limits, runId, tags } satisfies Required<RunOptions>
+        // Whoever is asked for its budget is told its id.
+        return within(
+          { runId, agent: definition.name, tags: tags ?? [] },
+          Runs.create(definition, input, all)
+        )
+      })
+      return here(hosted, given)
     },
     /** The stored events of a run, with what is said between them while it is driven here. */
     among: live.among,

@@ -20,18 +20,9 @@ import * as LeftUnknown from "./LeftUnknown.ts"
 import { now } from "./Now.ts"
 import * as PoolClaims from "./PoolClaims.ts"
 import { AgentMismatch, NoBudgetPool } from "./Refused.ts"
+import type { ResumeOptions } from "./RunOptions.ts"
 import * as Session from "./Session.ts"
 import type { Surroundings } from "./Surroundings.ts"
-
-/** How a stopped run is taken up again. */
-export interface ResumeOptions {
-  /** Limits over those that the run has; those that are not named stay, and what was used stays used. */
-  readonly limits?: LimitsInput | undefined
-  /** The answer to the question that the run has stopped for, or else something that is said to the model. */
-  readonly message?: string | undefined
-  /** Takes up a run that has failed too, once its cause is mended. Default: it fails again with the same. */
-  readonly force?: boolean | undefined
-}
 
 /** Why a stored run is not taken up by this agent. */
 export const mismatch = (definition: Definition, runId: string, problem: string) =>

@@ -5,13 +5,11 @@ import { randomUUID } from "node:crypto"
 import type * as LanguageModel from "effect/ai/LanguageModel"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import type { LimitsInput } from "../run/Limits.ts"
 import type { Message } from "../run/Message.ts"
 import type { Ending } from "../run/NextStep.ts"
 import * as RunExit from "../run/RunExit.ts"
 import type { RunState } from "../run/RunState.ts"
 import { BudgetPool } from "../store/BudgetPool.ts"
-import * as Names from "../store/Names.ts"
 import {
   type Lease,
   load,
@@ -42,32 +40,12 @@ import {
   isOver,
   mayTakeUp,
   mismatch,
-  type ResumeOptions,
   takeUp
 } from "./Resume.ts"
 import * as RunEnd from "./RunEnd.ts"
+import { checkResume, givenId, type ResumeOptions, type RunOptions } from "./RunOptions.ts"
 import * as Session from "./Session.ts"
 import { alone, apart, type Surroundings } from "./Surroundings.ts"
-
-/** What a run is asked, and how. */
-export interface RunOptions {
-  /**
-   * The id of the run, by default a new one. An id that is stored already starts nothing: its run is taken up, and the
-   * input given now is ignored. Whoever knows an id gets its answer, so put the tenant that you have authenticated in it.
-   * An empty one, one of more than 512 bytes and one with a NUL or half of a surrogate pair, which not every database can
-   * keep, is refused with `RunStoreError` (`invalid`), as is a tag with such letters or of more than 256 bytes.
-   */
-  readonly runId?: string | undefined
-  /** Limits over those of the agent; those that are not named stay. */
-  readonly limits?: LimitsInput | undefined
-  /**
-   * The id of a completed run, whose transcript this one begins with: a follow-up, with limits of its own. Fails with
-   * `RunNotCompleted` if that run has not completed.
-   */
-  readonly after?: string | undefined
-  /** What runs are listed and deleted by, such as a tenant. They stay as the run was started with. */
-  readonly tags?: ReadonlyArray<string> | undefined
-}
 
 /** Who drives a run of what agent, and by what right. */
 interface Driving {
@@ -160,18 +138,6 @@ const answerOf = Effect.fnUntraced(function* (definition: Definition, run: RunSt
 /** The same, when whatever it was told meanwhile is heeded. */
 const finish = (lease: Lease, definition: Definition, stopped: RunState, around: Surroundings) =>
   Effect.flatMap(heed(lease, definition, stopped, around), (run) => answerOf(definition, run))
-
-/**
- * The id that a run is given, if it may have it, and its tags. That of a sub-agent's run is made of its parent's, and is
- * longer.
- */
-export const givenId = ({ runId, tags }: RunOptions, { parent }: Surroundings = alone) => {
-  const isGiven = runId !== undefined && parent === undefined
-  const refused =
-    (isGiven ? Names.refusedId(runId, Names.mostBytes.givenId) : undefined) ??
-    Names.refusedTags(runId ?? "", tags)
-  return refused === undefined ? Effect.succeed(runId) : Effect.fail(refused)
-}
 
 type Erased<A, E> = Effect.Effect<A, E, LanguageModel.LanguageModel | RunStore>
 
@@ -282,6 +248,7 @@ export const resume = (
 ): Erased<Finished, Failures> =>
   Brought.lend(definition, (bring) =>
     Effect.gen(function* () {
+      yield* checkResume(runId, options)
       const store = yield* RunStore
       const sent = around.sent ?? (yield* Cancel.lastSent(runId))
       const lease = yield* store.lease(runId)
@@ -293,7 +260,9 @@ export const resume = (
 
 /** Fails as a resume of a run would that stands as it does now, as far as that can be told before anything is done. */
 export const check = (definition: Definition, runId: string, options: ResumeOptions) =>
-  Effect.flatMap(load(runId), (stored) => foreseen(definition, found(stored), options, alone)).pipe(
+  checkResume(runId, options).pipe(
+    Effect.andThen(load(runId)),
+    Effect.flatMap((stored) => foreseen(definition, found(stored), options, alone)),
     apart(alone)
   )
 

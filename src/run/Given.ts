@@ -97,6 +97,9 @@ export const date: Kind = {
 /** A text. */
 export const text: Kind = { what: "a text", is: (value) => typeof value === "string" }
 
+/** What is looked at where it is used. */
+export const anything: Kind = { what: "anything", is: () => true }
+
 /** A number of things, at least so many. */
 export const whole = (least: number): Kind => ({
   what: `a whole number of at least ${least}`,
