@@ -8,7 +8,10 @@ import * as Names from "../store/Names.ts"
 import { RunStoreError } from "../store/RunStore.ts"
 import type { Surroundings } from "./Surroundings.ts"
 
-/** What a run is asked, and how. */
+/**
+ * How a run is asked for. An option of another name is refused with `RunStoreError` (`invalid`): a limit that is misspelt
+ * would be none.
+ */
 export interface RunOptions {
   /**
    * The id of the run, by default a new one. An id that is stored already starts nothing: its run is taken up, and the
@@ -28,7 +31,7 @@ export interface RunOptions {
   readonly tags?: ReadonlyArray<string> | undefined
 }
 
-/** How a stopped run is taken up again. */
+/** How a stopped run is taken up again. An option of another name is refused with `RunStoreError` (`invalid`). */
 export interface ResumeOptions {
   /** Limits over those that the run has; those that are not named stay, and what was used stays used. */
   readonly limits?: LimitsInput | undefined

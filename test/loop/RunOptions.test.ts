@@ -178,7 +178,9 @@ describe("an agent", () => {
     [null, "lead cannot be made: options is null, and must be an object"]
   ] as const) {
     it(`of ${JSON.stringify(options)} is not made`, () => {
-      expect(() => Agent.make("lead", unchecked<Parameters<typeof Agent.make>[1]>(options))).toThrow(new TypeError(problem))
+      expect(() => Agent.make("lead", unchecked<Parameters<typeof Agent.make>[1]>(options))).toThrow(
+        new TypeError(problem)
+      )
     })
   }
 

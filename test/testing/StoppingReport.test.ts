@@ -31,13 +31,13 @@ const subject = {
 /** A run of this agent to its end, as a trial of a case that permits everything and is content with any answer. */
 const trial = Effect.fnUntraced(function* (
   script: Model,
-  options: Agent.RunOptions & { readonly decide?: Agent.Decision } = {}
+  { decide, ...options }: Agent.RunOptions & { readonly decide?: Agent.Decision } = {}
 ) {
   const world = Layer.merge(script.layer, handlers(Effect.succeed("nothing")))
   const subject = agent.pipe(Agent.provide(world))
   let ending = yield* Agent.outcome(Agent.run(subject, "Look around.", options))
-  while (ending._tag === "ApprovalRequired" && options.decide !== undefined) {
-    for (const waiting of ending.calls) yield* Agent.decide(waiting, options.decide)
+  while (ending._tag === "ApprovalRequired" && decide !== undefined) {
+    for (const waiting of ending.calls) yield* Agent.decide(waiting, decide)
     ending = yield* Agent.outcome(Agent.resume(subject, ending.run.runId))
   }
   const store = yield* RunStore.RunStore
