@@ -6,7 +6,7 @@ import * as Context from "effect/Context"
 import type { Suspension } from "../run/RunEvent.ts"
 import * as RunState from "../run/RunState.ts"
 import type { RunBusy, RunStoreError } from "../store/RunStore.ts"
-import type { NoBudgetPool } from "./Refused.ts"
+import type { Refused } from "./Refused.ts"
 
 /** What a child run has used, its own children included: totals, not differences. */
 export interface ChildUse {
@@ -66,15 +66,15 @@ export const IsAgent = Context.Reference<boolean>("checkrein/loop/IsAgent", {
  * - `Suspended`: it waits for somebody, and so does the call
  * - `ChildLeftOff`: it was told to leave off, as its parent is, and the call goes on when the parent is resumed
  * - `ChildEnded`: it has no answer. `content` are the harness's words, which no policy rewords; `detail` is for the journal
- * - `ChildStuck`: its store failed, its shared budget cannot be had, or somebody else drives it; nothing is known that
- *   could be told a model, and both runs go on once that is mended
- * - `ChildRefused`: how its agent was made or is run is wrong, so that nothing ran, and trying again is no use
+ * - `ChildStuck`: its store failed, somebody else drives it, or it has begun and cannot be taken up as its agent is now;
+ *   nothing is known that could be told a model, and both runs go on once that is mended
+ * - `ChildRefused`: how its agent was made or is run is wrong, so that nothing has begun, and trying again is no use
  */
 export type ChildOutcome =
   | { readonly _tag: "Suspended"; readonly suspension: Suspension }
   | { readonly _tag: "ChildLeftOff" }
   | { readonly _tag: "ChildEnded"; readonly content: string; readonly detail: string }
-  | { readonly _tag: "ChildStuck"; readonly error: RunBusy | RunStoreError | NoBudgetPool }
+  | { readonly _tag: "ChildStuck"; readonly error: RunBusy | RunStoreError | Refused }
   | { readonly _tag: "ChildRefused"; readonly problem: string }
 
 /** Such an end on its way to the loop: a defect, for that passes any handler in between. */

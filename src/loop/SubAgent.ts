@@ -4,6 +4,7 @@
  */
 import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
 import { lastWords } from "../run/Answer.ts"
 import * as PlainText from "../run/PlainText.ts"
 import type { Suspension } from "../run/RunEvent.ts"
@@ -11,7 +12,7 @@ import * as RunExit from "../run/RunExit.ts"
 import * as RunState from "../run/RunState.ts"
 import * as Waiting from "../run/Waiting.ts"
 import { BudgetPoolError } from "../store/BudgetPool.ts"
-import { load, RunBusy, RunStoreError } from "../store/RunStore.ts"
+import { load, RunBusy, RunStore, RunStoreError } from "../store/RunStore.ts"
 import { CurrentCall } from "../tool/CurrentCall.ts"
 import * as ToolFailure from "../tool/ToolFailure.ts"
 import { ChildLink, type ChildOutcome, ChildSignal, useOf } from "./ChildRun.ts"
@@ -21,7 +22,7 @@ import type { Watcher } from "./Journal.ts"
 import * as LeftUnknown from "./LeftUnknown.ts"
 import { ifStored } from "./Orphans.ts"
 import * as PoolClaims from "./PoolClaims.ts"
-import { isRefused, NoBudgetPool } from "./Refused.ts"
+import { isRefused } from "./Refused.ts"
 import * as Runs from "./Runs.ts"
 import { alone } from "./Surroundings.ts"
 import * as Words from "./Words.ts"
@@ -56,16 +57,22 @@ const found = (run: RunState.RunState): string => {
 
 const signal = (outcome: ChildOutcome) => Effect.die(new ChildSignal(outcome))
 
-const raise = (runId: string, error: unknown): Effect.Effect<never> => {
-  if (error instanceof RunBusy || error instanceof RunStoreError || error instanceof NoBudgetPool) {
-    return signal({ _tag: "ChildStuck", error })
-  }
+/** What it means for the call that a child was not driven to its end. */
+const raise = Effect.fnUntraced(function* (runId: string, error: unknown) {
+  if (error instanceof RunBusy || error instanceof RunStoreError)
+    return yield* signal({ _tag: "ChildStuck", error })
   // A pool that the agent brings along fails where it is made, before the run is begun or taken up.
   if (error instanceof BudgetPoolError) {
-    return signal({ _tag: "ChildStuck", error: PoolClaims.stopped(runId)(error) })
+    return yield* signal({ _tag: "ChildStuck", error: PoolClaims.stopped(runId)(error) })
   }
-  return isRefused(error) ? signal({ _tag: "ChildRefused", problem: error.message }) : Effect.die(error)
-}
+  if (!isRefused(error)) return yield* Effect.die(error)
+  const store = yield* RunStore
+  const begun = yield* Effect.exit(ifStored(store.summary(runId)))
+  const isNew = Exit.isSuccess(begun) && begun.value === undefined
+  return yield* signal(
+    isNew ? { _tag: "ChildRefused", problem: error.message } : { _tag: "ChildStuck", error }
+  )
+})
 
 /**
  * Why a child ended, without its insides: what failed in it is in its own journal. What a tool has failed with for good

@@ -216,8 +216,6 @@ const withChild = Effect.fnUntraced(function* <A extends ToolOutcome.Outcome>(
   const child = yield* RunEnd.abandonChild(journal, call, onDesk.late ? lateFor : stoppedWith)
   if (child === undefined) return outcome
   onDesk.child = useOf(child)
-  // That it cannot be taken up is a mistake of its maker, who would never hear of it.
-  if (outcome._tag === "ChildRefused") return outcome
   const suspension = yield* Orphans.ifStored(LeftUnknown.suspensionOf(child))
   return suspension === undefined ? outcome : ({ _tag: "Suspended", suspension } as const)
 })

@@ -5,15 +5,17 @@
 import { inspect } from "node:util"
 import { describe, expect } from "@effect/vitest"
 import * as LanguageModel from "effect/ai/LanguageModel"
+import * as Toolkit from "effect/ai/Toolkit"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as Schema from "effect/Schema"
 import * as Stream from "effect/Stream"
-import { Agent, PriceBook, RequestParams, RunStore } from "../../src/index.ts"
+import { Agent, type Limits, PriceBook, RequestParams, RunStore } from "../../src/index.ts"
 import * as Scripted from "../../src/provider/Scripted.ts"
 import * as MemoryBudgetPool from "../../src/store/MemoryBudgetPool.ts"
-import { check, usage } from "./support.ts"
+import * as Audit from "../../src/testing/Audit.ts"
+import { check, expectTag, finish, guarded, journal, of, results, usage } from "./support.ts"
 
 const scripted = (lines: ReadonlyArray<Scripted.Line>) =>
   Scripted.layer(Scripted.make("model", lines), { usage })
@@ -150,6 +152,73 @@ describe("a model", () => {
     yield* Effect.provide(Agent.run(analyst, "go", { runId: "answered" }), answers)
     expect((yield* Effect.provide(Agent.resume(analyst, "answered"), none)).output).toBe("done")
   })
+})
+
+describe("a sub-agent that cannot be run as its agent is made now", () => {
+  const signing = Toolkit.make(guarded("sign"))
+  const prices = PriceBook.layer({ bot: { input: 1, output: 1 } })
+
+  interface Made {
+    readonly name?: string
+    readonly limits?: Limits.LimitsInput
+    readonly around?: Layer.Layer<never>
+  }
+
+  /** An agent that asks another one, which signs, and how that one is made. */
+  const asking = ({ around = Layer.empty, limits = {}, name = "signer" }: Made) => {
+    const lines = [Scripted.call("sign", { q: "x" }, { id: "s" }), Scripted.text("signed")]
+    const bot = Scripted.layer(Scripted.make("bot", lines), { usage, model: "bot" })
+    const signer = Agent.make(name, { toolkit: signing, limits }).pipe(
+      Agent.provide(signing.toLayer({ sign: ({ q }) => Effect.succeed(q) })),
+      Agent.provide(Layer.merge(bot, around))
+    )
+    const ask = Agent.asTool(signer, { name: "ask", description: "Asks." })
+    const asks = [Scripted.call("ask", { task: "sign" }, { id: "c" }), Scripted.text("done")]
+    return Agent.make("lead", { toolkit: Toolkit.make(ask.tool), limits: { time: "1 hour" } }).pipe(
+      Agent.provide(Layer.merge(ask.layer, scripted(asks)))
+    )
+  }
+
+  const limited = { limits: { usd: 1 } }
+  for (const [whole, broken, refusal, isOnlyLater] of [
+    [{ ...limited, around: prices }, limited, { _tag: "UnpricedModel", model: "bot" }, false],
+    [{}, { limits: { turns: -1 } }, { _tag: "InvalidLimits" }, false],
+    [{}, { limits: { tokens: 900, money: "hold" } }, { _tag: "HoldUnavailable" }, false],
+    [
+      {},
+      { around: Layer.succeed(RequestParams.RequestParams, { temperature: Number.NaN }) },
+      { _tag: "InvalidParams" },
+      false
+    ],
+    [{}, { name: "notary" }, { _tag: "AgentMismatch", runId: "r/c" }, true]
+  ] as const) {
+    check(
+      `(${refusal._tag}) stops the run above, loses nothing, and both go on when that is mended`,
+      function* () {
+        const { exit } = yield* finish(Agent.run(asking(whole), "go", { runId: "r" }))
+        yield* Agent.decide(expectTag(exit, "ApprovalRequired").calls[0], Agent.approve())
+        const stops = of(yield* journal("r"), "run_stopped")
+        for (let times = 0; times < 2; times++) {
+          expect(yield* Effect.flip(Agent.resume(asking(broken), "r"))).toMatchObject(refusal)
+          expect(of(yield* journal("r"), "run_stopped")).toEqual(stops)
+          expect(of(yield* journal("r/c"), "run_stopped")).toHaveLength(1)
+          expect((yield* Audit.run("r")).findings).toEqual([])
+        }
+        const { exit: end } = yield* finish(Agent.resume(asking(whole), "r"))
+        expect(expectTag(end, "Completed").output).toBe("done")
+        expect(results(end.run.messages).c).toMatchObject({ ok: true, content: "signed" })
+      }
+    )
+
+    if (!isOnlyLater) {
+      check(`(${refusal._tag}) before it has begun, ends the run above with what is wrong`, function* () {
+        const { exit } = yield* finish(Agent.run(asking(broken), "go", { runId: "r" }))
+        expect(expectTag(exit, "RunFailed")).toMatchObject({ reason: "tool_fatal" })
+        expect(exit.run.detail).toMatch(/^ask cannot be run: /)
+        expect(yield* isStored("r/c")).toBe(false)
+      })
+    }
+  }
 })
 
 describe("the warning that nothing limits a run's money or time", () => {
