@@ -125,9 +125,10 @@ export class RunHost extends Context.Service<
     readonly list: (options?: ListOptions) => Effect.Effect<ReadonlyArray<RunSummary>, RunStoreError>
     /**
      * Takes over the runs of this host's agents that nobody drives although they have not stopped: what a process left
-     * that has died, as soon as its lease has ended. Takes up those, too, that wait for a person who has decided or answered
-     * meanwhile, as `resume` without options does: whoever decides also calls `resume`, and may not live to do that. A run
-     * that nobody has said anything to is left alone, and so is one that was stopped. Yields their ids.
+     * that has died, as soon as its lease has ended. Takes up those, too, that wait for people, once all that they wait for
+     * was decided or answered, as `resume` without options does: whoever decides also calls `resume`, and may not live to do
+     * that. One that still waits for something is left alone, and so is one that was stopped. Yields their ids. A run that
+     * cannot be read is left out, and the log names it.
      */
     readonly recover: Effect.Effect<ReadonlyArray<string>, RunStoreError>
   }
@@ -156,7 +157,8 @@ const lookEvery = "1 second"
  *
  * const program = Effect.gen(function* () {
  *   const host = yield* RunHost.RunHost
- *   yield* Effect.forkScoped(Effect.repeat(host.recover, Schedule.spaced("1 minute")))
+ *   const recover = Effect.ignore(host.recover, { log: "Warn" })
+ *   yield* Effect.forkScoped(Effect.repeat(recover, Schedule.spaced("1 minute")))
  *   const runId = yield* host.start(analyst.name, "Which log file mentions a timeout?", { runId: "ticket-7" })
  *   const { status, costUsd } = yield* host.ended(runId)
  *   return `${status} after $${costUsd}`
@@ -253,7 +255,7 @@ const make = Effect.fnUntraced(function* <
 
   const recover = Effect.gen(function* () {
     const taken: Array<string> = []
-    for (const run of yield* inStore(Unattended.runs)) {
+    for (const run of yield* inStore(Unattended.runs((name) => byName.has(name)))) {
       const agent = byName.get(run.agent)
       if (agent === undefined || drivers.has(run.runId) || (yield* store.isDriven(run.runId))) continue
       yield* drivers.recover(agent, run)

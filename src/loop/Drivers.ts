@@ -30,6 +30,7 @@ import * as PoolClaims from "./PoolClaims.ts"
 import { givenId, type ResumeOptions, type RunOptions } from "./RunOptions.ts"
 import * as Runs from "./Runs.ts"
 import type { Surroundings } from "./Surroundings.ts"
+import { type Drive, isWanted, onlyUnstopped } from "./Wanted.ts"
 
 /** What to do about the runs of a host that is shut down. */
 export interface Shutdown {
@@ -71,24 +72,6 @@ type Pool = BudgetPool["Service"]
 
 /** An agent of a host. */
 export type Driven = Agent<unknown, never, unknown>
-
-/** What is asked for of a run. */
-interface Drive {
-  readonly options: ResumeOptions
-  /** How many events the run had when it was asked for to drive it although it has stopped, if that was asked for. */
-  readonly again: number | undefined
-  /** The last Stop that it had been sent then. */
-  readonly sent: number
-  /** Whether this has waited already for somebody else who had the run. */
-  readonly hasWaited?: true
-}
-
-/** Drives a run only as far as nobody has stopped it: whatever Stop it was sent counts. */
-const onlyUnstopped: Drive = { options: {}, again: undefined, sent: 0 }
-
-/** Whether a run that stands like this is to be driven: whoever was the last to stop it or to have it go on counts. */
-const isWanted = ({ again }: Drive, run: Pick<RunSummary, "reason" | "seq" | "status">): boolean =>
-  run.status === "running" || (again !== undefined && !Cancel.stoppedSince(run, again))
 
 /** A run that is driven here, or that waits for its turn. */
 interface Driver {
@@ -336,10 +319,12 @@ export const make = Effect.fnUntraced(function* <R>(
         return driver === undefined ? Effect.void : Deferred.await(driver.done)
       }),
     /** Has a run driven that stands like this, if it is not driven here already. */
-    recover: (agent: Driven, { runId, seq, status }: RunSummary) =>
-      status === "running"
-        ? submit(agent, runId, onlyUnstopped)
-        : Effect.flatMap(lastSent(runId), (sent) => submit(agent, runId, { options: {}, again: seq, sent })),
+    recover: (agent: Driven, run: RunSummary) =>
+      submit(
+        agent,
+        run.runId,
+        run.status === "running" ? onlyUnstopped : { ...onlyUnstopped, answered: run }
+      ),
     /** Has a run driven that was stored just now, or before. */
     start: (agent: Driven, runId: string): Effect.Effect<void> =>
       Effect.suspend(() => {

@@ -7,7 +7,8 @@ export const Host = RunHost.layer([analyst], { concurrency: 8, shutdown: { grace
 export const serve = Effect.gen(function* () {
   const host = yield* RunHost.RunHost
   // What a process has left that died is taken over, now and every minute.
-  yield* Effect.forkScoped(Effect.repeat(host.recover, Schedule.spaced("1 minute")))
+  const recover = Effect.ignore(host.recover, { log: "Warn" })
+  yield* Effect.forkScoped(Effect.repeat(recover, Schedule.spaced("1 minute")))
 
   // Stored when this returns, and started once, however often a client repeats it.
   const runId = yield* host.start(analyst.name, "Free some space.", { runId: "ticket-7" })

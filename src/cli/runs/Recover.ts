@@ -75,8 +75,9 @@ const takingOver = Effect.fnUntraced(function* (
       const found = yield* agentOf(run)
       if (!(yield* StoredRun.outlived(run, waiting))) return left(run, elsewhere)
       // Somebody may have stopped it, or driven it on, until this has the right to drive it.
-      const isWanted = ({ seq, status }: RunState) => {
-        const wanted = run.status === "running" ? status === "running" : seq === run.seq
+      const isWanted = ({ seq, status, updatedAt }: RunState) => {
+        const stands = seq === run.seq && updatedAt === run.updatedAt
+        const wanted = run.status === "running" ? status === "running" : stands
         if (!wanted) left(run, status === "running" ? elsewhere : "it has stopped meanwhile")
         return wanted
       }
@@ -120,7 +121,7 @@ const together = Effect.fnUntraced(function* <R>(effects: Iterable<Effect.Effect
 export const recover = (input: Flags.Recover) =>
   Effect.gen(function* () {
     // Those first that have waited longest.
-    const runs = (yield* Unattended.runs).toReversed()
+    const runs = (yield* Unattended.runs(() => true)).toReversed()
     const outcomes = new Map<string, Recovery.Outcome>()
     const takeOver = yield* takingOver(input, (outcome) => outcomes.set(outcome.run.runId, outcome))
     const tell = Effect.gen(function* () {
