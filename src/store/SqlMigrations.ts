@@ -15,12 +15,16 @@ const refuseNewer = (newest: number, known: number) => {
     : Effect.void
 }
 
-/** The last migration that the database has had; 0 if none. */
-const newestIn = (sql: SqlClient.SqlClient, table: string) =>
-  Effect.map(
-    sql<{ newest: number | null }>`SELECT MAX(migration_id) AS newest FROM ${sql(table)}`,
-    ([row]) => row?.newest ?? 0
-  )
+/** The last migration that the database has had; 0 if none. It is asked without a lock, which whoever reads would hold up. */
+const newestIn = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, table: string) {
+  const found = yield* sql.onDialectOrElse({
+    pg: () => sql`SELECT 1 WHERE to_regclass(${table}) IS NOT NULL`,
+    orElse: () => sql`SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ${table}`
+  })
+  if (found.length === 0) return 0
+  const [row] = yield* sql<{ newest: number | null }>`SELECT MAX(migration_id) AS newest FROM ${sql(table)}`
+  return row?.newest ?? 0
+})
 
 // With SQL_ASCII the server keeps the very bytes that it is sent, and those are UTF-8.
 const encodings = new Set(["UTF8", "SQL_ASCII"])
@@ -49,8 +53,14 @@ export const run = (
   Effect.gen(function* () {
     const sql = (yield* SqlClient.SqlClient).withoutTransforms()
     yield* refuseEncoding(sql)
-    yield* Migrator.make({})({ loader: Migrator.fromRecord(migrations), table })
-    yield* refuseNewer(yield* newestIn(sql, table), Object.keys(migrations).length)
+    const known = Object.keys(migrations).length
+    let newest = yield* newestIn(sql, table)
+    // The migrator waits for everybody who reads the table, such as a backup, and whoever comes next waits for the migrator.
+    if (newest < known) {
+      yield* Migrator.make({})({ loader: Migrator.fromRecord(migrations), table })
+      newest = yield* newestIn(sql, table)
+    }
+    yield* refuseNewer(newest, known)
   }).pipe(
     Effect.catchTags({
       SqlError: (error) => Effect.fail(storeError("", error)),
@@ -65,11 +75,6 @@ export const hasAny = (
 ): Effect.Effect<boolean, RunStoreError, SqlClient.SqlClient> =>
   Effect.gen(function* () {
     const sql = (yield* SqlClient.SqlClient).withoutTransforms()
-    const found = yield* sql.onDialectOrElse({
-      pg: () => sql`SELECT 1 WHERE to_regclass(${table}) IS NOT NULL`,
-      orElse: () => sql`SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ${table}`
-    })
-    if (found.length === 0) return false
     const newest = yield* newestIn(sql, table)
     yield* refuseNewer(newest, Object.keys(migrations).length)
     return newest > 0

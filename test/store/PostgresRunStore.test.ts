@@ -8,6 +8,7 @@ import type * as Scope from "effect/Scope"
 import * as SqlClient from "effect/sql/SqlClient"
 import * as Postgres from "../../src/store/Postgres.ts"
 import { RunStore } from "../../src/store/RunStore.ts"
+import * as SqlBudgetPool from "../../src/store/SqlBudgetPool.ts"
 import * as SqlRunStore from "../../src/store/SqlRunStore.ts"
 import { append, cancel, event, eventsFrom, summary } from "../../src/testing/conformance/Samples.ts"
 import { describePostgres, url } from "./postgres.ts"
@@ -114,6 +115,27 @@ describePostgres("a server that refuses to write", () => {
       yield* sql`INSERT INTO checkrein_migrations (migration_id, name) VALUES (99, 'future')`
       const failure = yield* Effect.flip(storeOn(sql))
       expect(failure).toMatchObject({ _tag: "RunStoreError", kind: "newer_version" })
+    }))
+})
+
+describePostgres("somebody who reads all tables for a long time, as a backup does", () => {
+  test("holds up neither a store that is opened nor a pool", (store, sql, at) =>
+    Effect.gen(function* () {
+      yield* Effect.provideService(SqlBudgetPool.make("team", { usd: 1 }), SqlClient.SqlClient, sql)
+      const reader = yield* clientOf(at)
+      const opened = Effect.gen(function* () {
+        for (const table of ["migrations", "runs", "events", "pool_migrations", "pools"]) {
+          yield* reader.unsafe(`LOCK TABLE checkrein_${table} IN ACCESS SHARE MODE`)
+        }
+        // Whoever has to wait for the reader fails instead.
+        const hasty = yield* clientOf(withSetting(at, "lock_timeout=1s"))
+        const pool = Effect.provideService(SqlBudgetPool.make("team", { usd: 1 }), SqlClient.SqlClient, hasty)
+        const claim = { key: "k", purpose: "investigate" as const }
+        yield* Effect.flatMap(pool, ({ claimCall }) => claimCall(claim))
+        yield* Effect.flatMap(storeOn(hasty), (second) => second.append(append("a", 0)))
+      })
+      yield* reader.withTransaction(opened)
+      expect((yield* store.summary("a")).seq).toBe(1)
     }))
 })
 
