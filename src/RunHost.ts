@@ -114,6 +114,9 @@ export class RunHost extends Context.Service<
      * refuses, such as limits that cannot be used: nothing is done then. That is looked at before a layer of `Agent.provide`
      * is built: what only those tell, such as that a model which comes with them has no price, is found when the run is
      * driven. It stays as it is then, and the log says so.
+     *
+     * Unlike `start` it is not stored: a run that still waits for its turn when the host closes or dies stays as it has
+     * stopped, and these options are gone. A host that closes names such runs in the log.
      */
     readonly resume: (
       runId: string,

@@ -45,6 +45,10 @@ export interface AsTool<Name extends string, P extends Schema.Top, S extends Sch
  * the parent. A store or a `BudgetPool` that the child cannot reach, or does not have any more, ends neither run: the
  * parent's caller gets the error, and a resume continues both.
  *
+ * A child that cannot be begun, for want of its model's price say, is found when it is called, and ends its parent as failed;
+ * one that has begun, and cannot be taken up as its agent is made by then, stops the parent and ends neither. A layer of the
+ * agent's own that fails is a failure of the tool, and worded as the parent's `toolErrors` says.
+ *
  * `success` is the schema of the agent's answer, by default that of its `output`, or text; `input` turns the parameters (`{ task }` by default)
  * into the child's task. Calls run one after the other; annotate the tool with `Tool.Readonly` to have several run at
  * the same time.

@@ -276,7 +276,8 @@ export const make = Effect.fnUntraced(function* <R>(
 
   yield* Effect.addFinalizer(() =>
     Effect.gen(function* () {
-      const open = [...drivers.values()]
+      const runs = [...drivers]
+      const open = runs.map(([, driver]) => driver)
       yield* Deferred.succeed(drain, undefined)
       if (shutdown.running !== "interrupt") {
         yield* Effect.timeoutOption(FiberSet.awaitEmpty(fibers), shutdown.grace ?? "30 seconds")
@@ -284,7 +285,7 @@ export const make = Effect.fnUntraced(function* <R>(
       const begun = open.filter(({ last }) => last !== undefined)
       const finished = begun.filter(({ done }) => Deferred.isDoneUnsafe(done)).length
       yield* Fiber.interruptAll(fibers)
-      const dropped = open.filter(({ asked }) => asked?.again !== undefined).length
+      const dropped = runs.filter(([, { asked }]) => asked?.again !== undefined).map(([runId]) => runId)
       const left = open.filter(
         ({ asked, last }) => last === "goes on" || (last === undefined && asked?.again === undefined)
       ).length

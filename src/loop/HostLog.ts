@@ -40,16 +40,18 @@ export interface Closed {
   /** They have not stopped. */
   readonly left: number
   /** They had stopped, were to be resumed, and waited for their turn. `recover` sees only what people have said to them. */
-  readonly dropped: number
+  readonly dropped: ReadonlyArray<string>
 }
 
 const runs = (count: number): string => (count === 1 ? "1 run" : `${count} runs`)
 
 /** Says what became of the runs of a host that has closed. */
 export const closed = ({ dropped, finished, interrupted, left }: Closed): Effect.Effect<void> => {
-  if (finished + interrupted + left + dropped === 0) return Effect.void
+  if (finished + interrupted + left + dropped.length === 0) return Effect.void
   const lost =
-    dropped === 0 ? "" : `; ${runs(dropped)} waited to be resumed, which somebody has to ask for again`
+    dropped.length === 0
+      ? ""
+      : `; ${runs(dropped.length)} waited to be resumed, which somebody has to ask for again: ${dropped.join(", ")}`
   return Effect.logInfo(
     `a host has closed: ${runs(finished)} let finish, ${interrupted} interrupted, ${left} left for \`recover\`${lost}`
   )

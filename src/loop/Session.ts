@@ -57,7 +57,8 @@ interface Resumption extends Told {
 }
 
 const drive = Effect.fnUntraced(function* (job: Job, journal: Journal.Journal, parent: Parent | undefined) {
-  return yield* RunSpans.agent({ agent: job.agent, runId: journal.runId, parent }, (span) =>
+  const { tags } = journal.state()
+  return yield* RunSpans.agent({ agent: job.agent, runId: journal.runId, parent, tags }, (span) =>
     Effect.ensuring(
       Loop.drive(job, journal),
       Effect.sync(() => {

@@ -18,6 +18,7 @@ interface AgentSpan {
   readonly agent: string
   readonly runId: string
   readonly parent?: RunEvent.Parent | undefined
+  readonly tags?: ReadonlyArray<string> | undefined
 }
 
 /**
@@ -38,6 +39,7 @@ export const agent = <A, E, R>(
     attributes["checkrein.parent.run.id"] = run.parent.runId
     attributes["checkrein.parent.call.id"] = run.parent.callId
   }
+  if (run.tags !== undefined && run.tags.length > 0) attributes["checkrein.run.tags"] = run.tags
   return Effect.useSpan(`invoke_agent ${run.agent}`, { attributes }, (span) =>
     // A child run is not inside its parent's call as far as its logs are concerned: the inner names replace the outer.
     around(body(span), span, {

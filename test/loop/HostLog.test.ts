@@ -156,7 +156,7 @@ describe("the log of a host", () => {
         yield* settle
         yield* TestClock.adjust("10 seconds")
         yield* Fiber.join(closing)
-        const lost = "1 run waited to be resumed, which somebody has to ask for again"
+        const lost = "1 run waited to be resumed, which somebody has to ask for again: approved"
         const text = `a host has closed: ${expected}; ${lost}`
         expect(lines).toEqual([{ level: "Info", text, runId: undefined, agent: undefined }])
         // As it says: the next host is left with these.
@@ -181,7 +181,7 @@ describe("the log of a host", () => {
         yield* settle
         yield* close
         const text =
-          "a host has closed: 0 runs let finish, 0 interrupted, 1 left for `recover`; 1 run waited to be resumed, which somebody has to ask for again"
+          "a host has closed: 0 runs let finish, 0 interrupted, 1 left for `recover`; 1 run waited to be resumed, which somebody has to ask for again: stopped"
         expect(lines.map((line) => line.text)).toEqual([text])
         const next = yield* opened([quick])
         expect(yield* next.host.recover).toEqual(["left"])

@@ -68,6 +68,18 @@ const exitOf = (span: Tracer.NativeSpan): Exit.Exit<unknown, unknown> => {
 }
 
 describe("spans", () => {
+  it.effect("that of a run has its tags, also when it is taken up again", () =>
+    Effect.gen(function* () {
+      const w = yield* world([text("done")])
+      for (const times of [1, 2]) {
+        const trace = collector()
+        const run = { runId: "r", tags: ["acme"], limits: { turns: times - 1 } }
+        yield* w.in(Agent.outcome(Agent.run(agent, "go", run))).pipe(trace.provide)
+        assert.deepStrictEqual(trace.attributes("invoke_agent analyst")["checkrein.run.tags"], ["acme"])
+      }
+    })
+  )
+
   it.effect("one for the run, one for each model call, one for each tool call, in one tree", () =>
     Effect.gen(function* () {
       const trace = collector()

@@ -211,6 +211,23 @@ describe("RunSpans.agent", () => {
     })
   )
 
+  it.effect("has the tags of its run, if there are any", () =>
+    Effect.gen(function* () {
+      for (const [tags, expected] of [
+        [
+          ["acme", "ticket-7"],
+          ["acme", "ticket-7"]
+        ],
+        [[], undefined],
+        [undefined, undefined]
+      ] as const) {
+        const trace = collector()
+        yield* RunSpans.agent({ agent: "a", runId: "n1", tags }, () => Effect.void).pipe(trace.provide)
+        assert.deepStrictEqual(trace.attributes("invoke_agent a")["checkrein.run.tags"], expected)
+      }
+    })
+  )
+
   it.effect("has an error type only if the run failed", () =>
     Effect.gen(function* () {
       const trace = collector()
