@@ -118,7 +118,7 @@ export type ToolServices<Tools extends Record<string, Tool.Any>> =
   | Tool.ParametersEncodingServices<Tools[keyof Tools]>
 
 /**
- * Defines an agent. Nothing runs yet. Throws a `TypeError` if these options cannot be used: a misspelt decision would be none.
+ * Defines an agent. Nothing runs yet. Throws a `TypeError` if these options cannot be used: a misspelt one would be none.
  * Its limits are looked at when it is run, with those of the run on top of them.
  *
  * @example

@@ -115,8 +115,8 @@ export class RunHost extends Context.Service<
      * is built: what only those tell, such as that a model which comes with them has no price, is found when the run is
      * driven. It stays as it is then, and the log says so.
      *
-     * Unlike `start` it is not stored: a run that still waits for its turn when the host closes or dies stays as it has
-     * stopped, and these options are gone. A host that closes names such runs in the log.
+     * Unlike `start` it is not stored: of a run that still waits for its turn when the host closes or dies these options are
+     * gone, and it stays as it has stopped unless `recover` finds it answered. A host that closes names such runs in the log.
      */
     readonly resume: (
       runId: string,
@@ -129,7 +129,7 @@ export class RunHost extends Context.Service<
     /**
      * Takes over the runs of this host's agents that nobody drives although they have not stopped: what a process left
      * that has died, as soon as its lease has ended. Takes up those, too, that wait for people, once all that they wait for
-     * was decided or answered, as `resume` without options does: whoever decides also calls `resume`, and may not live to do
+     * was decided, answered or resolved, as `resume` without options does: whoever decides also calls `resume`, and may not live to do
      * that. One that still waits for something is left alone, and so is one that was stopped. Yields their ids. A run that
      * cannot be read is left out, and the log names it.
      */

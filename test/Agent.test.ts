@@ -43,6 +43,29 @@ const tagOf = (cause: Cause.Cause<{ readonly _tag: string }>): string | undefine
   Option.getOrUndefined(Cause.findErrorOption(cause))?._tag
 const lastText = (w: World): string => JSON.stringify(w.requests.at(-1)?.messages.at(-1) ?? "")
 
+describe("make", () => {
+  for (const [options, problem] of [
+    [
+      { limit: { usd: 1 } },
+      'lead cannot be made: options has no "limit": there are instructions, toolkit, output, limits, policy, stopWhen'
+    ],
+    [
+      { instructions: ["Be brief."] },
+      "lead cannot be made: options.instructions is a list, and must be a text"
+    ],
+    [{ output: { n: 1 } }, "lead cannot be made: options.output is an object, and must be a schema"],
+    [
+      { stopWhen: [() => undefined, "late"] },
+      "lead cannot be made: options.stopWhen is a list, and must be a function, or a list of them"
+    ],
+    [null, "lead cannot be made: options is null, and must be an object"]
+  ] as const) {
+    it(`of ${JSON.stringify(options)} is not made`, () => {
+      assert.throws(() => Agent.make("lead", options as Parameters<typeof Agent.make>[1]), TypeError, problem)
+    })
+  }
+})
+
 describe("the endings", () => {
   it.effect("completed: the success, with output and state", () =>
     Effect.gen(function* () {

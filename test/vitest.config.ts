@@ -11,6 +11,7 @@ export default defineConfig({
     globalSetup: ["test/store/postgresServer.ts"],
     // One more than there are processors on a small machine: many of these tests wait for a process or a lease to end.
     maxWorkers: 3,
-    testTimeout: 30_000
+    // It ends what hangs, and judges nothing else: a slow machine that has other things to do takes its time.
+    testTimeout: 120_000
   }
 })

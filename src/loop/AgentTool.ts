@@ -34,8 +34,7 @@ export interface AsTool<Name extends string, P extends Schema.Top, S extends Sch
 }
 
 /**
- * Makes an agent a tool of another; throws a `TypeError` if these options cannot be used. Each call is a child run, with the id `parent/callId`, an own transcript and own
- * limits; a Stop of the parent stops it, its cost is the parent's too, and a resume of the parent continues it. What
+ * Makes an agent a tool of another. Each call is a child run, with the id `parent/callId`, an own transcript and own limits; a Stop of the parent stops it, its cost is the parent's too, and a resume of the parent continues it. What
  * waits for a person, for the provider or for an unknown outcome suspends the parent; a child that runs out of turns or
  * budget, or fails, comes back in words, with what it had found.
  *
@@ -51,7 +50,7 @@ export interface AsTool<Name extends string, P extends Schema.Top, S extends Sch
  *
  * `success` is the schema of the agent's answer, by default that of its `output`, or text; `input` turns the parameters (`{ task }` by default)
  * into the child's task. Calls run one after the other; annotate the tool with `Tool.Readonly` to have several run at
- * the same time.
+ * the same time. Throws a `TypeError` if these options cannot be used.
  *
  * @example
  * ```ts

@@ -66,8 +66,8 @@ export const IsAgent = Context.Reference<boolean>("checkrein/loop/IsAgent", {
  * - `Suspended`: it waits for somebody, and so does the call
  * - `ChildLeftOff`: it was told to leave off, as its parent is, and the call goes on when the parent is resumed
  * - `ChildEnded`: it has no answer. `content` are the harness's words, which no policy rewords; `detail` is for the journal
- * - `ChildStuck`: its store failed, somebody else drives it, or it has begun and cannot be taken up as its agent is now;
- *   nothing is known that could be told a model, and both runs go on once that is mended
+ * - `ChildStuck`: its store or its shared budget cannot be had, somebody else drives it, or it has begun and cannot be taken
+ *   up as its agent is now; nothing is known that could be told a model, and both runs go on once that is mended
  * - `ChildRefused`: how its agent was made or is run is wrong, so that nothing has begun, and trying again is no use
  */
 export type ChildOutcome =

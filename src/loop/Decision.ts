@@ -76,10 +76,10 @@ export interface CallRef {
 }
 
 /** What is said of one call: everything but a Stop. */
-type Saying = Exclude<Command, { readonly type: "cancel" }>
+export type Saying = Exclude<Command, { readonly type: "cancel" }>
 
-/** The first that counts of the commands that say the same sort of thing about a call. */
-const firstOf = (
+/** The first that counts, at this date, of the commands that say the same sort of thing about a call. */
+export const firstOf = (
   commands: ReadonlyArray<Numbered>,
   type: Saying["type"],
   callId: string,
@@ -129,14 +129,14 @@ const aside: Given.Kinds<{ readonly by?: string }> = { by: Given.text }
  * Fails with what is wrong with something that is said, and with who says it. Whatever is not what it seems to be must not
  * count as the other thing: a call that runs where it was rejected, or one that is repeated.
  */
-const understood = <Said extends Tagged>(
+const checkSaid = <Said extends Tagged>(
   runId: string,
   said: unknown,
   { from, kinds, what }: Sayings<Said>,
   options: unknown
 ): Effect.Effect<void, RunStoreError> => {
   const tag = Given.isRecord(said) ? said._tag : undefined
-  const [, known] = Object.entries<Given.Kinds<Tagged>>(kinds).find(([each]) => each === tag) ?? []
+  const known = new Map<unknown, Given.Kinds<Tagged>>(Object.entries(kinds)).get(tag)
   const problem =
     known === undefined
       ? `${what} is ${Given.shown(said)}, and must be what ${from} makes`
@@ -156,8 +156,7 @@ const say = Effect.fnUntraced(function* (runId: string, after: number, said: Say
   const store = yield* RunStore
   const command = Json.kept(said)
   // Whoever is not held by the compiler may say anything, and an inbox has to be read again.
-  if (!isCommand(command))
-    return yield* invalid(runId, "a reason, an answer, a result and a name have to be texts")
+  if (!isCommand(command)) return yield* invalid(runId, "a reason, an answer and a result have to be texts")
   const { callId, type } = said
   const first = Effect.flatMap(now, (at) =>
     Effect.map(store.inbox(runId, after), (commands) => firstOf(commands, type, callId, argsDigest, at))
@@ -247,7 +246,7 @@ export const decide = (
 ): Effect.Effect<void, RunNotFound | RunStoreError | CallNotPending, RunStore> =>
   Effect.gen(function* () {
     const { callId, runId } = call
-    yield* understood(runId, decision, decisions, options)
+    yield* checkSaid(runId, decision, decisions, options)
     const { argsDigest, inbox } = yield* waiting(call, "decide")
     const refused = (problem: string) => invalid(runId, problem)
     const record = (said: Pick<Decide, "decision" | "args" | "expires" | "reason">) =>
@@ -359,7 +358,7 @@ export const resolve = (
   options: { readonly by?: string } = {}
 ): Effect.Effect<void, RunNotFound | RunStoreError | CallNotPending, RunStore> =>
   Effect.gen(function* () {
-    yield* understood(call.runId, resolution, resolutions, options)
+    yield* checkSaid(call.runId, resolution, resolutions, options)
     const { inbox } = yield* waiting(call, "resolve")
     yield* say(call.runId, inbox, {
       type: "resolve",

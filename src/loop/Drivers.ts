@@ -27,10 +27,10 @@ import * as HostLog from "./HostLog.ts"
 import { appendTimeout, type Watcher } from "./Journal.ts"
 import * as Live from "./Live.ts"
 import * as PoolClaims from "./PoolClaims.ts"
-import { givenId, type ResumeOptions, type RunOptions } from "./RunOptions.ts"
+import { checkRun, type ResumeOptions, type RunOptions } from "./RunOptions.ts"
 import * as Runs from "./Runs.ts"
 import type { Surroundings } from "./Surroundings.ts"
-import { type Drive, isWanted, onlyUnstopped } from "./Wanted.ts"
+import { type Drive, isWanted, onlyUnstopped, recovering } from "./Wanted.ts"
 
 /** What to do about the runs of a host that is shut down. */
 export interface Shutdown {
@@ -298,7 +298,7 @@ export const make = Effect.fnUntraced(function* <R>(
     create: (agent: Driven, input: string | ReadonlyArray<Message>, options: RunOptions, given: Store) => {
       const definition = definitionOf(agent)
       if (budget === undefined) return here(Runs.create(definition, input, options), given)
-      const hosted = Effect.flatMap(givenId(options), (runId = randomUUID()) => {
+      const hosted = Effect.flatMap(checkRun(options), (runId = randomUUID()) => {
         const { after, limits, tags } = options
         const all = { after, limits, runId, tags } satisfies Required<RunOptions>
         // Whoever is asked for its budget is told its id.
@@ -320,12 +320,7 @@ export const make = Effect.fnUntraced(function* <R>(
         return driver === undefined ? Effect.void : Deferred.await(driver.done)
       }),
     /** Has a run driven that stands like this, if it is not driven here already. */
-    recover: (agent: Driven, run: RunSummary) =>
-      submit(
-        agent,
-        run.runId,
-        run.status === "running" ? onlyUnstopped : { ...onlyUnstopped, answered: run }
-      ),
+    recover: (agent: Driven, run: RunSummary) => submit(agent, run.runId, recovering(run)),
     /** Has a run driven that was stored just now, or before. */
     start: (agent: Driven, runId: string): Effect.Effect<void> =>
       Effect.suspend(() => {

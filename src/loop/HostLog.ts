@@ -32,14 +32,14 @@ export const undriven = (runId: string) => (cause: Cause.Cause<unknown>) =>
     yield* Effect.logError(`run ${runId} is not driven on, and ${stands}`, cause)
   })
 
-/** How many runs of a host were what when it closed. */
+/** What the runs of a host were when it closed: how many, or which. */
 export interface Closed {
   /** Their turns and tools came to an end. */
   readonly finished: number
   readonly interrupted: number
-  /** They have not stopped. */
+  /** They have not stopped, or were answered: `recover` has them driven. */
   readonly left: number
-  /** They had stopped, were to be resumed, and waited for their turn. `recover` sees only what people have said to them. */
+  /** They had stopped, were to be resumed, and waited for their turn. */
   readonly dropped: ReadonlyArray<string>
 }
 
@@ -51,7 +51,7 @@ export const closed = ({ dropped, finished, interrupted, left }: Closed): Effect
   const lost =
     dropped.length === 0
       ? ""
-      : `; ${runs(dropped.length)} waited to be resumed, which somebody has to ask for again: ${dropped.join(", ")}`
+      : `; ${runs(dropped.length)} waited to be resumed, and what was asked for is gone (\`recover\` takes up those that were answered): ${dropped.join(", ")}`
   return Effect.logInfo(
     `a host has closed: ${runs(finished)} let finish, ${interrupted} interrupted, ${left} left for \`recover\`${lost}`
   )

@@ -9,7 +9,7 @@ import type { Decide, Numbered } from "../run/Command.ts"
 import * as Expiry from "../run/Expiry.ts"
 import type { Ending } from "../run/NextStep.ts"
 import type { PendingCall, RunState } from "../run/RunState.ts"
-import { approvalsOf, questionOf, unknownOf } from "../run/Waiting.ts"
+import { approvalsOf, questionOf, unknownOf, waitsForPeople } from "../run/Waiting.ts"
 import { RunStore } from "../store/RunStore.ts"
 import * as Cancel from "./Cancel.ts"
 import * as Digest from "./Digest.ts"
@@ -148,7 +148,7 @@ export const takeIn = (
 
 /** Whether somebody has said meanwhile what the run is about to stop for; interrupts if somebody has stopped it. */
 export const somethingArrived = Effect.fnUntraced(function* (job: Job, journal: Journal, { reason }: Ending) {
-  if (reason !== "approval" && reason !== "input" && reason !== "unknown_outcome") return false
+  if (!waitsForPeople(reason)) return false
   const store = yield* RunStore
   yield* journal.commit()
   const commands = yield* store.inbox(journal.runId, journal.state().inbox)
@@ -166,7 +166,7 @@ export const unheard = Effect.fnUntraced(
   function* (state: RunState, isTop: boolean) {
     const { reason, runId, status } = state
     if (status !== "interrupted" || reason === "cancelled") return []
-    const waits = isTop && (reason === "approval" || reason === "input" || reason === "unknown_outcome")
+    const waits = isTop && waitsForPeople(reason)
     const question = questionOf(state)
     const waiting = waits
       ? [...approvalsOf(state), ...unknownOf(state), ...(question === undefined ? [] : [question])]

@@ -4,8 +4,9 @@
 import * as Effect from "effect/Effect"
 import * as Given from "../run/Given.ts"
 import type { LimitsInput } from "../run/LimitsInput.ts"
+import { refusedOptions } from "../store/Keepable.ts"
 import * as Names from "../store/Names.ts"
-import { RunStoreError } from "../store/RunStore.ts"
+import type { RunStoreError } from "../store/RunStore.ts"
 import type { Surroundings } from "./Surroundings.ts"
 
 /**
@@ -54,21 +55,15 @@ const resumeKinds: Given.Kinds<ResumeOptions> = {
   force: { what: "true or false", is: (value) => typeof value === "boolean" }
 }
 
-/** Why options are refused, if they are: of what is misspelt nothing would come, and of limits there would be none. */
-const misspelt = <Options>(runId: string, options: Options, kinds: Given.Kinds<Options>) => {
-  const problem = Given.problemOf(options, "options", kinds)
-  return problem === undefined ? undefined : new RunStoreError({ runId, kind: "invalid", problem })
-}
-
 /**
- * The id that a run is given, `undefined` where it is to have a new one. Fails if that may be none, or if the options cannot
- * be what was meant. That of a sub-agent's run is made of its parent's, and is longer.
+ * Yields the id that a run is given, `undefined` where it is to have a new one. Fails if it may not have that, or its tags, or
+ * if the options cannot be what was meant. The id of a sub-agent's run is made of its parent's, and is longer.
  */
-export const givenId = (
+export const checkRun = (
   options: RunOptions,
   { parent }: Pick<Surroundings, "parent"> = {}
 ): Effect.Effect<string | undefined, RunStoreError> => {
-  const wrong = misspelt("", options, kinds)
+  const wrong = refusedOptions("", options, kinds)
   if (wrong !== undefined) return Effect.fail(wrong)
   const { runId, tags } = options
   const isGiven = runId !== undefined && parent === undefined
@@ -80,6 +75,6 @@ export const givenId = (
 
 /** Fails if the options of a resume cannot be what was meant. */
 export const checkResume = (runId: string, options: ResumeOptions): Effect.Effect<void, RunStoreError> => {
-  const wrong = misspelt(runId, options, resumeKinds)
+  const wrong = refusedOptions(runId, options, resumeKinds)
   return wrong === undefined ? Effect.void : Effect.fail(wrong)
 }

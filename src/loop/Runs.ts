@@ -43,7 +43,7 @@ import {
   takeUp
 } from "./Resume.ts"
 import * as RunEnd from "./RunEnd.ts"
-import { checkResume, givenId, type ResumeOptions, type RunOptions } from "./RunOptions.ts"
+import { checkResume, checkRun, type ResumeOptions, type RunOptions } from "./RunOptions.ts"
 import * as Session from "./Session.ts"
 import { alone, apart, type Surroundings } from "./Surroundings.ts"
 
@@ -227,7 +227,7 @@ export const run = (
   Brought.lend(definition, (bring) =>
     Effect.gen(function* () {
       const store = yield* RunStore
-      const given = yield* givenId(options, around)
+      const given = yield* checkRun(options, around)
       const runId = given ?? randomUUID()
       const sent = given === undefined ? 0 : yield* Cancel.lastSent(runId)
       const lease = yield* store.lease(runId)
@@ -282,7 +282,7 @@ export const create = (
   Brought.lend(definition, (bring) =>
     Effect.gen(function* () {
       const store = yield* RunStore
-      const given = yield* givenId(options)
+      const given = yield* checkRun(options)
       const runId = given ?? randomUUID()
       const isStored = Effect.gen(function* () {
         const stored = given === undefined ? undefined : yield* ifStored(store.summary(given))

@@ -4,7 +4,6 @@
  */
 import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
-import * as Exit from "effect/Exit"
 import { lastWords } from "../run/Answer.ts"
 import * as PlainText from "../run/PlainText.ts"
 import type { Suspension } from "../run/RunEvent.ts"
@@ -67,10 +66,11 @@ const raise = Effect.fnUntraced(function* (runId: string, error: unknown) {
   }
   if (!isRefused(error)) return yield* Effect.die(error)
   const store = yield* RunStore
-  const begun = yield* Effect.exit(ifStored(store.summary(runId)))
-  const isNew = Exit.isSuccess(begun) && begun.value === undefined
+  const begun = yield* Effect.catch(ifStored(store.summary(runId)), (error) =>
+    signal({ _tag: "ChildStuck", error })
+  )
   return yield* signal(
-    isNew ? { _tag: "ChildRefused", problem: error.message } : { _tag: "ChildStuck", error }
+    begun === undefined ? { _tag: "ChildRefused", problem: error.message } : { _tag: "ChildStuck", error }
   )
 })
 

@@ -3,7 +3,7 @@
  * for has been said, and whoever was to resume them has not. One that waits for more would stop where it stands.
  */
 import * as Effect from "effect/Effect"
-import type { Command } from "../run/Command.ts"
+import { forPeople, waitsForPeople } from "../run/Waiting.ts"
 import {
   type ListOptions,
   type RunNotFound,
@@ -12,14 +12,13 @@ import {
   type RunSummary,
   rootOf
 } from "../store/RunStore.ts"
+import { firstOf, type Saying } from "./Decision.ts"
+import { now } from "./Now.ts"
 import { ifStored } from "./Orphans.ts"
 import * as Summary from "./Summary.ts"
 
-// A provider that is away is nobody who answers.
-const waits = ["approval", "input", "unknown_outcome"] as const
-
 const isWaiting = ({ reason, status }: RunSummary): boolean =>
-  status === "interrupted" && waits.some((each) => each === reason)
+  status === "interrupted" && waitsForPeople(reason)
 
 /** All pages of a list. */
 const all = Effect.fnUntraced(function* (options: ListOptions) {
@@ -37,18 +36,15 @@ const all = Effect.fnUntraced(function* (options: ListOptions) {
 interface Awaited {
   readonly runId: string
   readonly callId: string
-  readonly type: Command["type"]
+  readonly type: Saying["type"]
+  readonly argsDigest?: string
 }
 
 /** All that a run waits for, and those below it with it. */
 const awaitedBy = Effect.fnUntraced(function* (run: RunSummary) {
   const awaited: Array<Awaited> = []
-  for (const { callId, runId } of yield* Summary.waiting(run, "approvals")) {
-    awaited.push({ runId, callId, type: "decide" })
-  }
-  for (const { callId, runId } of yield* Summary.waiting(run, "unknown")) {
-    awaited.push({ runId, callId, type: "resolve" })
-  }
+  for (const call of yield* Summary.waiting(run, "approvals")) awaited.push({ ...call, type: "decide" })
+  for (const call of yield* Summary.waiting(run, "unknown")) awaited.push({ ...call, type: "resolve" })
   if (run.question !== undefined) awaited.push({ ...run.question, type: "answer" })
   return awaited
 })
@@ -56,11 +52,12 @@ const awaitedBy = Effect.fnUntraced(function* (run: RunSummary) {
 /** Whether all that a run waits for has been said, and nobody has taken it in. */
 const isAnswered = Effect.fnUntraced(function* (run: RunSummary) {
   const store = yield* RunStore
+  const at = yield* now
   for (const [runId, awaited] of Map.groupBy(yield* awaitedBy(run), (each) => each.runId)) {
     const { inbox } = runId === run.runId ? run : yield* store.summary(runId)
     const said = yield* store.inbox(runId, inbox)
-    const isSaid = ({ callId, type }: Awaited) =>
-      said.some(({ command }) => command.type === type && "callId" in command && command.callId === callId)
+    const isSaid = ({ argsDigest, callId, type }: Awaited) =>
+      firstOf(said, type, callId, argsDigest, at) !== undefined
     if (!awaited.every(isSaid)) return false
   }
   return true
@@ -76,8 +73,8 @@ const ifReadable = <A, R>(runId: string, effect: Effect.Effect<A, RunNotFound | 
   )
 
 /**
- * Those of the agents that count which are at the top of their tree, the unstopped before the answered, newest first: the run
- * of a sub-agent goes on with the one that has started it. Some may be driven at this moment, or about to be.
+ * Those of the agents that count which are at the top of their tree: the run of a sub-agent goes on with the one that
+ * has started it. Some may be driven at this moment, or about to be.
  */
 export const runs = Effect.fnUntraced(function* (counts: (agent: string) => boolean) {
   const found = new Map<string, RunSummary>()
@@ -85,7 +82,7 @@ export const runs = Effect.fnUntraced(function* (counts: (agent: string) => bool
     if (run.parent === undefined && counts(run.agent)) found.set(run.runId, run)
   }
   const looked = new Set(found.keys())
-  for (const reason of waits) {
+  for (const reason of forPeople) {
     for (const run of yield* all({ reason, told: true })) {
       const root = run.parent === undefined ? run : yield* ifReadable(run.runId, rootOf(run.runId))
       if (root === undefined || looked.has(root.runId) || !counts(root.agent)) continue

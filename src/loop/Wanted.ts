@@ -13,7 +13,7 @@ export interface Drive {
   readonly again: number | undefined
   /** The last Stop that it had been sent then. */
   readonly sent: number
-  /** How it stood when all was said that it waits for, if that is why: it is driven only from there. */
+  /** How it stood when all was said that it waited for, if that is why: where it has stopped since, it is left so. */
   readonly answered?: Pick<RunSummary, "seq" | "updatedAt">
   /** Whether this has waited already for somebody else who had the run. */
   readonly hasWaited?: true
@@ -21,6 +21,10 @@ export interface Drive {
 
 /** Drives a run only as far as nobody has stopped it: whatever Stop it was sent counts. */
 export const onlyUnstopped: Drive = { options: {}, again: undefined, sent: 0 }
+
+/** Has a run driven on that nobody asks for: one that has not stopped, or that has been answered as it stands. */
+export const recovering = (run: RunSummary): Drive =>
+  run.status === "running" ? onlyUnstopped : { ...onlyUnstopped, answered: run }
 
 /** Whether a run that stands like this is to be driven: whoever was the last to stop it or to have it go on counts. */
 export const isWanted = (

@@ -14,6 +14,12 @@ export const suspends: (reason: unknown) => reason is Suspension["reason"] = Sch
   Suspension.fields.reason
 )
 
+/** Why a run has stopped that goes on when people have said something. A provider that is away is nobody who does. */
+export const forPeople = ["approval", "input", "unknown_outcome"] as const
+
+/** Whether a run that has stopped for this reason waits for people. */
+export const waitsForPeople = (reason: unknown): boolean => forPeople.some((each) => each === reason)
+
 /** Why a run has stopped that was stopped together with the run above it: what its journal says then. */
 export const stoppedWith = (parentId: string): string => `run ${parentId} was stopped`
 

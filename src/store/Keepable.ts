@@ -31,7 +31,7 @@ const listKinds: Given.Kinds<ListOptions> = {
 const deleteKinds: Given.Kinds<DeleteOptions> = { untouchedSince: Given.date }
 
 /** Why options are refused, if they are: one that is misspelt, or a date that is none, would be no condition. */
-const refusedOptions = <Options>(runId: string, options: Options, kinds: Given.Kinds<Options>) => {
+export const refusedOptions = <Options>(runId: string, options: Options, kinds: Given.Kinds<Options>) => {
   const problem = Given.problemOf(options, "options", kinds)
   return problem === undefined ? undefined : new RunStoreError({ runId, kind: "invalid", problem })
 }

@@ -137,8 +137,8 @@ export interface ListOptions {
   readonly agent?: string | undefined
   readonly tag?: string | undefined
   /**
-   * `true`: only runs with commands in their own inbox that no driver has taken in. Of those that wait for a person they are
-   * the ones that were decided about and not resumed.
+   * `true`: only runs with commands in their own inbox that no driver has taken in: decisions, answers, or a Stop that came too
+   * late. What is said about a sub-agent's call is in the inbox of its run, and not in that of the run above.
    */
   readonly told?: true | undefined
   /** Only runs that were started at this time or later: ISO 8601 with its zone, as in a summary; a date alone will do. */

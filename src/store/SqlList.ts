@@ -11,7 +11,7 @@ export interface Row {
   readonly started_at: string
   readonly summary: string
   /** The number of its last command, if that is asked for. */
-  readonly told?: number
+  readonly last_command?: number
 }
 
 const usual = 50
@@ -48,14 +48,14 @@ export const rows = (sql: SqlClient.SqlClient, options: ListOptions): Statement.
       ? sql`checkrein_runs k ${along(sql, options)}`
       : sql`checkrein_tags k ${along(sql, options)} JOIN checkrein_runs r ON r.run_no = k.run_no`
   const last = sql`SELECT MAX(c.id) FROM checkrein_commands c WHERE c.run_id = k.run_id`
-  const columns = told === true ? sql`summary, (${last}) AS told` : sql`summary`
+  const columns = told === true ? sql`summary, (${last}) AS last_command` : sql`summary`
   return sql<Row>`SELECT k.run_id, k.started_at, ${columns} FROM ${source} WHERE ${sql.and(wanted)}
     ORDER BY k.started_at DESC, k.run_id DESC LIMIT ${limit}`
 }
 
 /**
  * A page of runs. One whose summary cannot be read is left out, and the log says so: an operator has to see the others.
- * What follows fills the page, so that only the last one is shorter than was asked for.
+ * Nor is one on it that was told nothing new, where that is asked for. What follows fills the page, so that only the last one is shorter than was asked for.
  */
 export const page = Effect.fnUntraced(function* <E>(
   options: ListOptions,
@@ -66,17 +66,17 @@ export const page = Effect.fnUntraced(function* <E>(
   const runs: Array<RunSummary> = []
   let { before } = options
   while (true) {
-    const wanted = limit - runs.length
-    const found = yield* rowsOf({ ...options, before, limit: wanted })
+    const found = yield* rowsOf({ ...options, before, limit })
     for (const row of found) {
       const summary = read(row)
       if (Result.isSuccess(summary)) {
+        const { last_command = Number.POSITIVE_INFINITY } = row
         // Only the summary says which commands its driver has taken in.
-        if (row.told === undefined || row.told > summary.success.inbox) runs.push(summary.success)
+        if (last_command > summary.success.inbox) runs.push(summary.success)
       } else yield* Effect.logWarning(`run ${row.run_id} is left out of a list: ${summary.failure.problem}`)
     }
     const last = found.at(-1)
-    if (last === undefined || found.length < wanted || runs.length >= limit) return runs
+    if (last === undefined || found.length < limit || runs.length >= limit) return runs.slice(0, limit)
     before = { startedAt: last.started_at, runId: last.run_id }
   }
 })

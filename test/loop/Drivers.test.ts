@@ -161,10 +161,8 @@ describe("on two hosts without a place, whoever was the last to stop a run or to
         ? [1, 2, 3].flatMap((length) => ordersOf(shared, length))
         : [...ordersOf(shared, 2), ...ordersOf(["resume A", "resume B", "stop"], 3)]
     for (const first of ["A", "both"] as const)
-      it.live(
-        `(${name}, place for ${first} first)`,
-        () => Effect.provide(check(casesOf(orders), first), layer),
-        60_000
+      it.live(`(${name}, place for ${first} first)`, () =>
+        Effect.provide(check(casesOf(orders), first), layer)
       )
   })
 

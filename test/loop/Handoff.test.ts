@@ -54,8 +54,6 @@ interface Options {
 
 const Cause = Schema.Struct({ cause: Schema.String.annotate({ description: "The code path." }) })
 
-const limitMs = 20_000
-
 /** A run of the investigator over these replies, each of which costs ten cents and 110 tokens. */
 const investigate = (
   replies: ReadonlyArray<Scripted.Line>,
@@ -123,7 +121,7 @@ const atLimit = <A>(exit: Completed<A> | RunExit) => {
 const check = (
   name: string,
   body: () => Generator<Effect.Effect<unknown, unknown, RunStore.RunStore>, void, never>
-): void => it.effect(name, () => Effect.provide(Effect.gen(body), MemoryRunStore.layer), limitMs)
+): void => it.effect(name, () => Effect.provide(Effect.gen(body), MemoryRunStore.layer))
 
 const call = (tool: string, name: string, id: string) => Scripted.call(tool, { path: name }, { id })
 const submit = Scripted.call("submit_result", { cause: "flush comes too early" }, { id: "s" })

@@ -139,7 +139,7 @@ describe("the log of a host", () => {
         const blocker = agentOf("blocker", [call("block", "c"), Scripted.text("done")], gate)
         const hung = agentOf("hung", [call("block", "c"), Scripted.text("done")])
         const cleaner = agentOf("cleaner", [call("delete", "c")])
-        yield* Effect.exit(Agent.run(cleaner, "go", { runId: "approved" }))
+        yield* Effect.exit(Agent.run(cleaner, "go", { runId: "undecided" }))
         const agents = [blocker, hung, cleaner]
         const { close, host } = yield* opened(agents, {
           concurrency: 3,
@@ -149,14 +149,15 @@ describe("the log of a host", () => {
         yield* host.start("hung", "go", { runId: "hung" })
         yield* settle
         yield* host.start("blocker", "go", { runId: "waits" })
-        yield* host.resume("approved")
+        yield* host.resume("undecided")
         yield* settle
         const closing = yield* Effect.forkChild(close, { startImmediately: true })
         yield* Deferred.succeed(gate, undefined)
         yield* settle
         yield* TestClock.adjust("10 seconds")
         yield* Fiber.join(closing)
-        const lost = "1 run waited to be resumed, which somebody has to ask for again: approved"
+        const lost =
+          "1 run waited to be resumed, and what was asked for is gone (`recover` takes up those that were answered): undecided"
         const text = `a host has closed: ${expected}; ${lost}`
         expect(lines).toEqual([{ level: "Info", text, runId: undefined, agent: undefined }])
         // As it says: the next host is left with these.
@@ -181,7 +182,7 @@ describe("the log of a host", () => {
         yield* settle
         yield* close
         const text =
-          "a host has closed: 0 runs let finish, 0 interrupted, 1 left for `recover`; 1 run waited to be resumed, which somebody has to ask for again: stopped"
+          "a host has closed: 0 runs let finish, 0 interrupted, 1 left for `recover`; 1 run waited to be resumed, and what was asked for is gone (`recover` takes up those that were answered): stopped"
         expect(lines.map((line) => line.text)).toEqual([text])
         const next = yield* opened([quick])
         expect(yield* next.host.recover).toEqual(["left"])

@@ -1,6 +1,5 @@
-/** What is said wrongly where a run is asked for, taken up or decided about: it is refused, and nothing comes of it. */
+/** What is said wrongly where a run is asked for or taken up is refused, and nothing comes of it. */
 import { describe, expect, it } from "@effect/vitest"
-import * as Tool from "effect/ai/Tool"
 import * as Toolkit from "effect/ai/Toolkit"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -45,8 +44,8 @@ describe("options of a run", () => {
       `${JSON.stringify(options)} are refused before anything is stored`,
       Effect.gen(function* () {
         const given = unchecked<Agent.RunOptions>(options)
-        const stream = Effect.flip(Agent.outcome(Agent.run(cleaner, "go", given)))
-        expect(yield* stream).toMatchObject(refusal(problem))
+        const run = Agent.outcome(Agent.run(cleaner, "go", given))
+        expect(yield* Effect.flip(run)).toMatchObject(refusal(problem))
         expect(yield* Effect.flip(Agent.create(cleaner, "go", given))).toMatchObject(refusal(problem))
         for (const hosting of [{}, { budget: () => Effect.undefined }]) {
           const started = RunHost.RunHost.use((host) => Effect.flip(host.start("cleaner", "go", given)))
@@ -79,120 +78,4 @@ describe("options of a resume", () => {
       })
     )
   }
-})
-
-describe("a decision", () => {
-  const made = "and must be what Agent.approve() or Agent.reject() makes"
-  for (const [decision, options, problem] of [
-    ["reject", {}, `the decision is "reject", ${made}`],
-    [false, {}, `the decision is false, ${made}`],
-    [undefined, {}, `the decision is undefined, ${made}`],
-    [{}, {}, `the decision is an object, ${made}`],
-    [{ _tag: "Rejected" }, {}, `the decision is an object, ${made}`],
-    [{ _tag: "reject", reason: "no" }, {}, `the decision is an object, ${made}`],
-    [Agent.approve, {}, `the decision is a function, ${made}`],
-    [
-      Agent.approve(unchecked({ expire: "1 hour" })),
-      {},
-      'the decision has no "expire": there are _tag, args, expires'
-    ],
-    [{ _tag: "Approve", reason: "no" }, {}, 'the decision has no "reason": there are _tag, args, expires'],
-    [{ _tag: "Reject", args: {} }, {}, 'the decision has no "args": there are _tag, reason'],
-    [Agent.reject(), { decision: "approved" }, 'options has no "decision": there are by'],
-    [Agent.approve(), { by: 7 }, "options.by is 7, and must be a text"]
-  ] as const) {
-    check(
-      `${JSON.stringify(decision) ?? String(decision)} with ${JSON.stringify(options)} counts as none`,
-      Effect.gen(function* () {
-        yield* Agent.outcome(Agent.run(cleaner, "go", { runId: "r" }))
-        const store = yield* RunStore.RunStore
-        const [waiting] = (yield* store.summary("r")).approvals
-        const said = Agent.decide(waiting!, unchecked(decision), unchecked(options))
-        expect(yield* Effect.flip(said)).toMatchObject(refusal(problem))
-        expect(yield* store.inbox("r", 0)).toEqual([])
-        yield* Agent.outcome(Agent.resume(cleaner, "r"))
-        expect(yield* store.summary("r")).toMatchObject({ reason: "approval" })
-        expect(done).toEqual([])
-      })
-    )
-  }
-})
-
-describe("what became of a call", () => {
-  for (const [resolution, options, problem] of [
-    [
-      "happened",
-      {},
-      'the resolution is "happened", and must be what Agent.happened() or Agent.didNotHappen makes'
-    ],
-    [
-      { _tag: "happened" },
-      {},
-      "the resolution is an object, and must be what Agent.happened() or Agent.didNotHappen makes"
-    ],
-    [
-      Agent.happened,
-      {},
-      "the resolution is a function, and must be what Agent.happened() or Agent.didNotHappen makes"
-    ],
-    [Agent.didNotHappen, { outcome: "happened" }, 'options has no "outcome": there are by']
-  ] as const) {
-    check(
-      `${JSON.stringify(resolution) ?? "a function"} with ${JSON.stringify(options)} says nothing`,
-      Effect.gen(function* () {
-        const ref = { runId: "r", callId: "c" }
-        expect(
-          yield* Effect.flip(Agent.resolve(ref, unchecked(resolution), unchecked(options)))
-        ).toMatchObject(refusal(problem))
-      })
-    )
-  }
-})
-
-describe("an answer", () => {
-  check(
-    "with more than who gives it is refused",
-    Effect.gen(function* () {
-      expect(yield* Effect.flip(Agent.answer("r", "yes", unchecked({ who: "ann" })))).toMatchObject(
-        refusal('options has no "who": there are by')
-      )
-    })
-  )
-})
-
-describe("an agent", () => {
-  for (const [options, problem] of [
-    [
-      { limit: { usd: 1 } },
-      'lead cannot be made: options has no "limit": there are instructions, toolkit, output, limits, policy, stopWhen'
-    ],
-    [
-      { instructions: ["Be brief."] },
-      "lead cannot be made: options.instructions is a list, and must be a text"
-    ],
-    [{ output: { n: 1 } }, "lead cannot be made: options.output is an object, and must be a schema"],
-    [
-      { stopWhen: [() => undefined, "late"] },
-      "lead cannot be made: options.stopWhen is a list, and must be a function, or a list of them"
-    ],
-    [null, "lead cannot be made: options is null, and must be an object"]
-  ] as const) {
-    it(`of ${JSON.stringify(options)} is not made`, () => {
-      expect(() => Agent.make("lead", unchecked<Parameters<typeof Agent.make>[1]>(options))).toThrow(
-        new TypeError(problem)
-      )
-    })
-  }
-
-  it("is no tool where it is misspelt what that is", () => {
-    const made = (options: unknown) => () => Agent.asTool(cleaner, unchecked(options))
-    expect(made({ name: "ask" })).toThrow(
-      new TypeError("cleaner cannot be a tool: options.description is undefined, and must be a text")
-    )
-    expect(made({ name: "ask", description: "asks", schema: Tool })).toThrow(
-      new TypeError(
-        'cleaner cannot be a tool: options has no "schema": there are name, description, parameters, success, input'
-      )
-    )
-  })
 })

@@ -128,13 +128,12 @@ describe("a run that was answered and not resumed", () => {
       yield* host.cancel("stopped", "enough")
       yield* store.delete("reused")
       yield* Agent.outcome(Agent.run(agent, "go", { runId: "reused" }))
-      yield* Agent.cancel("reused", "enough")
       yield* Deferred.succeed(gate, undefined)
-      for (const runId of ["stopped", "reused"]) {
-        expect(yield* host.ended(runId)).toMatchObject({ reason: "cancelled" })
-        // The Stop itself was written down as if it had been resumed for that.
-        expect(yield* resumes(runId)).toBe(1)
-      }
+      expect(yield* host.ended("reused")).toMatchObject({ reason: "approval" })
+      expect(yield* resumes("reused")).toBe(0)
+      expect(yield* host.ended("stopped")).toMatchObject({ reason: "cancelled" })
+      // The Stop itself was written down as if it had been resumed for that.
+      expect(yield* resumes("stopped")).toBe(1)
       expect(done).toEqual([])
     }).pipe(Effect.scoped)
   )
@@ -153,6 +152,24 @@ describe("a run that was answered and not resumed", () => {
       expect(yield* recovers(host)).toEqual([["r"], [], [], []])
       expect(yield* host.status("r")).toMatchObject({ status: "completed" })
       expect(done).toEqual(["a"])
+    }).pipe(Effect.scoped)
+  )
+})
+
+describe("a run whose approval has expired", () => {
+  check("still waits, and is left alone", () =>
+    Effect.gen(function* () {
+      const { agentOf } = yield* workshop
+      const agent = agentOf("cleaner", call("delete", "a"), Scripted.text("done"))
+      yield* Agent.outcome(Agent.run(agent, "go", { runId: "r" }))
+      const host = yield* hostOf([agent])
+      yield* host.decide({ runId: "r", callId: "a" }, Agent.approve({ expires: "1 millis" }))
+      yield* Effect.sleep("5 millis")
+      expect(yield* recovers(host)).toEqual([[], [], [], []])
+      expect(yield* resumes("r")).toBe(0)
+      yield* host.decide({ runId: "r", callId: "a" }, Agent.approve())
+      expect(yield* recovers(host, 2)).toEqual([["r"], []])
+      expect(yield* host.status("r")).toMatchObject({ status: "completed" })
     }).pipe(Effect.scoped)
   )
 })

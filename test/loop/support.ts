@@ -28,19 +28,17 @@ import { checkLaws, checkTranscript, checkWire } from "./laws.ts"
 
 type Body = () => Generator<Effect.Effect<unknown, unknown, RunStore.RunStore | Scope.Scope>, unknown, never>
 
-const limitMs = 20_000
-
 /** Takes the clock of the test for that of the world: a store of its own that hangs is waited for by that. */
 export const inTestTime = <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
   Effect.flatMap(Clock.Clock, (clock) => Effect.provideService(effect, World, clock))
 
 /** A test on the test clock with an empty store in memory. */
 export const check = (name: string, body: Body): void =>
-  it.effect(name, () => Effect.provide(inTestTime(Effect.gen(body)), MemoryRunStore.layer), limitMs)
+  it.effect(name, () => Effect.provide(inTestTime(Effect.gen(body)), MemoryRunStore.layer))
 
 /** The same on the real clock. */
 export const checkLive = (name: string, body: Body): void =>
-  it.live(name, () => Effect.provide(Effect.gen(body), MemoryRunStore.layer), limitMs)
+  it.live(name, () => Effect.provide(Effect.gen(body), MemoryRunStore.layer))
 
 /** Runs something while time passes, in steps, until it is done. */
 export const withTime = <A, E, R>(

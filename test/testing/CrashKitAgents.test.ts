@@ -16,7 +16,7 @@ import { agent, call, done, handlers, model, prices, tools } from "./agents.ts"
 import { telltale } from "./subjects/telltale.ts"
 
 // Hundreds of runs take a while on a machine that has other things to do.
-const patience = 60_000
+const patience = 180_000
 
 type Lines = Parameters<typeof model>[0]
 type Options = Omit<Parameters<typeof CrashKit.check>[0], "agent" | "input" | "layer" | "store">

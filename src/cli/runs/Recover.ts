@@ -16,6 +16,7 @@ import { definitionOf } from "../../loop/AgentHandle.ts"
 import * as Runs from "../../loop/Runs.ts"
 import { alone } from "../../loop/Surroundings.ts"
 import * as Unattended from "../../loop/Unattended.ts"
+import * as Wanted from "../../loop/Wanted.ts"
 import { colorsOn, prettyInTurn } from "../../observe/Pretty.ts"
 import * as RunTrace from "../../observe/RunTrace.ts"
 import { plain } from "../../run/PlainText.ts"
@@ -75,10 +76,9 @@ const takingOver = Effect.fnUntraced(function* (
       const found = yield* agentOf(run)
       if (!(yield* StoredRun.outlived(run, waiting))) return left(run, elsewhere)
       // Somebody may have stopped it, or driven it on, until this has the right to drive it.
-      const isWanted = ({ seq, status, updatedAt }: RunState) => {
-        const stands = seq === run.seq && updatedAt === run.updatedAt
-        const wanted = run.status === "running" ? status === "running" : stands
-        if (!wanted) left(run, status === "running" ? elsewhere : "it has stopped meanwhile")
+      const isWanted = (now: RunState) => {
+        const wanted = Wanted.isWanted(Wanted.recovering(run), now)
+        if (!wanted) left(run, "it has stopped meanwhile")
         return wanted
       }
       const driving = Effect.gen(function* () {
@@ -121,7 +121,7 @@ const together = Effect.fnUntraced(function* <R>(effects: Iterable<Effect.Effect
 export const recover = (input: Flags.Recover) =>
   Effect.gen(function* () {
     // Those first that have waited longest.
-    const runs = (yield* Unattended.runs(() => true)).toReversed()
+    const runs = (yield* Unattended.runs(() => true)).toSorted((a, b) => (a.updatedAt < b.updatedAt ? -1 : 1))
     const outcomes = new Map<string, Recovery.Outcome>()
     const takeOver = yield* takingOver(input, (outcome) => outcomes.set(outcome.run.runId, outcome))
     const tell = Effect.gen(function* () {

@@ -1,0 +1,112 @@
+/** What is said wrongly about a call counts as nothing: not as the other thing that could have been said. */
+import { describe, expect, it } from "@effect/vitest"
+import * as Toolkit from "effect/ai/Toolkit"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import { Agent, MemoryRunStore, RunStore } from "../../src/index.ts"
+import * as Scripted from "../../src/provider/Scripted.ts"
+import { call, guarded, usage } from "./support.ts"
+
+// Not everybody is held by the compiler: a test says what its types would not let it say.
+const unchecked = <A>(value: unknown): A => value as A
+
+const done: Array<string> = []
+const toolkit = Toolkit.make(guarded("delete"))
+const cleaner = Agent.make("cleaner", { toolkit }).pipe(
+  Agent.provide(
+    Layer.merge(
+      toolkit.toLayer({
+        delete: ({ q }) =>
+          Effect.as(
+            Effect.sync(() => done.push(q)),
+            "deleted"
+          )
+      }),
+      Scripted.layer(Scripted.make("cleaner", [call("delete", "c"), Scripted.text("done")]), { usage })
+    )
+  )
+)
+
+const refusal = (problem: string) => ({ _tag: "RunStoreError", kind: "invalid", problem })
+
+const check = (name: string, body: Effect.Effect<void, unknown, RunStore.RunStore>) =>
+  it.effect(name, () => Effect.provide(body, MemoryRunStore.layer))
+
+describe("a decision", () => {
+  const made = "and must be what Agent.approve() or Agent.reject() makes"
+  for (const [decision, options, problem] of [
+    ["reject", {}, `the decision is "reject", ${made}`],
+    [false, {}, `the decision is false, ${made}`],
+    [undefined, {}, `the decision is undefined, ${made}`],
+    [{}, {}, `the decision is an object, ${made}`],
+    [{ _tag: "Rejected" }, {}, `the decision is an object, ${made}`],
+    [{ _tag: "reject", reason: "no" }, {}, `the decision is an object, ${made}`],
+    [Agent.approve, {}, `the decision is a function, ${made}`],
+    [
+      Agent.approve(unchecked({ expire: "1 hour" })),
+      {},
+      'the decision has no "expire": there are _tag, args, expires'
+    ],
+    [{ _tag: "Approve", reason: "no" }, {}, 'the decision has no "reason": there are _tag, args, expires'],
+    [{ _tag: "Reject", args: {} }, {}, 'the decision has no "args": there are _tag, reason'],
+    [Agent.reject(), { decision: "approved" }, 'options has no "decision": there are by'],
+    [Agent.approve(), { by: 7 }, "options.by is 7, and must be a text"]
+  ] as const) {
+    check(
+      `${JSON.stringify(decision) ?? String(decision)} with ${JSON.stringify(options)} counts as none`,
+      Effect.gen(function* () {
+        yield* Agent.outcome(Agent.run(cleaner, "go", { runId: "r" }))
+        const store = yield* RunStore.RunStore
+        const [waiting] = (yield* store.summary("r")).approvals
+        const said = Agent.decide(waiting!, unchecked(decision), unchecked(options))
+        expect(yield* Effect.flip(said)).toMatchObject(refusal(problem))
+        expect(yield* store.inbox("r", 0)).toEqual([])
+        yield* Agent.outcome(Agent.resume(cleaner, "r"))
+        expect(yield* store.summary("r")).toMatchObject({ reason: "approval" })
+        expect(done).toEqual([])
+      })
+    )
+  }
+})
+
+describe("what became of a call", () => {
+  for (const [resolution, options, problem] of [
+    [
+      "happened",
+      {},
+      'the resolution is "happened", and must be what Agent.happened() or Agent.didNotHappen makes'
+    ],
+    [
+      { _tag: "happened" },
+      {},
+      "the resolution is an object, and must be what Agent.happened() or Agent.didNotHappen makes"
+    ],
+    [
+      Agent.happened,
+      {},
+      "the resolution is a function, and must be what Agent.happened() or Agent.didNotHappen makes"
+    ],
+    [Agent.didNotHappen, { outcome: "happened" }, 'options has no "outcome": there are by']
+  ] as const) {
+    check(
+      `${JSON.stringify(resolution) ?? "a function"} with ${JSON.stringify(options)} says nothing`,
+      Effect.gen(function* () {
+        const ref = { runId: "r", callId: "c" }
+        expect(
+          yield* Effect.flip(Agent.resolve(ref, unchecked(resolution), unchecked(options)))
+        ).toMatchObject(refusal(problem))
+      })
+    )
+  }
+})
+
+describe("an answer", () => {
+  check(
+    "with more than who gives it is refused",
+    Effect.gen(function* () {
+      expect(yield* Effect.flip(Agent.answer("r", "yes", unchecked({ who: "ann" })))).toMatchObject(
+        refusal('options has no "who": there are by')
+      )
+    })
+  )
+})
