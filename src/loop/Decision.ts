@@ -2,9 +2,8 @@
  * What people say of the calls of a run: may it run, and did it happen. Part of `Agent`, which is how it is imported.
  */
 import * as Clock from "effect/Clock"
-import * as Duration from "effect/Duration"
+import type * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
-import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import { Command, type Decide, type Numbered } from "../run/Command.ts"
 import { isVoid } from "../run/Expiry.ts"
@@ -39,7 +38,7 @@ export type Decision =
  */
 export const approve = (
   options: { readonly args?: Schema.Json; readonly expires?: Duration.Input } = {}
-): Decision => ({ _tag: "Approve", ...options })
+): Decision => ({ _tag: "Approve", ...options, ...Given.picked(options, ["args", "expires"]) })
 
 /**
  * The call may not run; the model is told so, with the reason if there is one.
@@ -125,6 +124,9 @@ const resolutions: Sayings<Resolution> = {
 
 const aside: Given.Kinds<{ readonly by?: string }> = { by: Given.text }
 
+/** Who says it, wherever the options have that. */
+const sayer = (options: { readonly by?: string }) => Given.picked(options, ["by"])
+
 /**
  * Fails with what is wrong with something that is said, and with who says it. Whatever is not what it seems to be must not
  * count as the other thing: a call that runs where it was rejected, or one that is repeated.
@@ -203,14 +205,13 @@ const lastMs = 8.64e15
 const expiryOf = Effect.fnUntraced(function* (
   expires: Duration.Input
 ): Effect.fn.Return<{ readonly expires?: string }, string> {
-  const duration = Duration.fromInput(expires)
-  if (Option.isNone(duration)) {
+  const ms = Given.millisOf(expires)
+  if (ms === undefined) {
     return yield* Effect.fail(
-      `${JSON.stringify(expires)} is no duration that it could expire after, as "1 hour" is`
+      `${Given.shown(expires)} is no duration that it could expire after, as "1 hour" is`
     )
   }
-  const ms = Duration.toMillis(duration.value)
-  if (!(ms > 0)) return yield* Effect.fail("an approval that expires at once is of no use")
+  if (ms === 0) return yield* Effect.fail("an approval that expires at once is of no use")
   // Rounded up: a millisecond is the shortest that a date can tell.
   const until = Math.ceil((yield* Clock.currentTimeMillis) + ms)
   return until > lastMs ? {} : { expires: new Date(until).toISOString() }
@@ -250,7 +251,7 @@ export const decide = (
     const { argsDigest, inbox } = yield* waiting(call, "decide")
     const refused = (problem: string) => invalid(runId, problem)
     const record = (said: Pick<Decide, "decision" | "args" | "expires" | "reason">) =>
-      say(runId, inbox, { type: "decide", callId, argsDigest, ...said, ...options }, argsDigest)
+      say(runId, inbox, { type: "decide", callId, argsDigest, ...said, ...sayer(options) }, argsDigest)
     if (decision._tag === "Reject") {
       const { reason } = decision
       return yield* record({ decision: "rejected", ...(reason === undefined ? undefined : { reason }) })
@@ -297,7 +298,7 @@ export const answer = (
       return yield* new CallNotPending({ runId, callId: "", problem: "it has not asked anything" })
     const { callId } = question
     const { inbox } = yield* store.summary(question.runId)
-    yield* say(question.runId, inbox, { type: "answer", callId, answer: text, ...options })
+    yield* say(question.runId, inbox, { type: "answer", callId, answer: text, ...sayer(options) })
   })
 
 /** What became of a call whose outcome was unknown. */
@@ -365,6 +366,6 @@ export const resolve = (
       callId: call.callId,
       outcome: resolution._tag === "Happened" ? "happened" : "did_not_happen",
       content: resolution._tag === "Happened" ? resolution.content : Words.didNotHappen,
-      ...options
+      ...sayer(options)
     })
   })

@@ -30,6 +30,7 @@ import * as ModelCall from "./ModelCall.ts"
 import * as Operations from "./Operations.ts"
 import * as PoolClaims from "./PoolClaims.ts"
 import * as Reconcile from "./Reconcile.ts"
+import { isRefused, type Refused } from "./Refused.ts"
 import * as RunEnd from "./RunEnd.ts"
 import * as TimeLeft from "./TimeLeft.ts"
 import * as ToolCall from "./ToolCall.ts"
@@ -111,11 +112,16 @@ const executeAll = Effect.fnUntraced(function* (
   }
   yield* journal.commit()
   const ends: Array<ToolCall.Last> = []
+  const refusals: Array<Refused> = []
   const over = Deferred.makeUnsafe<void>()
   // As a failure it would keep the calls from starting that come after it.
   const execute = (call: ToolCall.Keyed) =>
     Effect.map(ToolCall.execute(job, journal, desk, call), (end) => {
       if (end === undefined) return
+      if (isRefused(end)) {
+        refusals.push(end)
+        return
+      }
       ends.push(end)
       Deferred.doneUnsafe(over, Exit.void)
     })
@@ -126,7 +132,9 @@ const executeAll = Effect.fnUntraced(function* (
     yield* Effect.raceFirst(all, Deferred.await(over))
   }
   const [last] = ends
+  const [refusal] = refusals
   if (last === undefined) {
+    if (refusal !== undefined) return yield* Effect.fail(refusal)
     const waiting = new Set(journal.state().pending.map(({ callId }) => callId))
     for (const { call } of running) if (!waiting.has(call.callId)) Desk.settled(desk, call)
     return undefined

@@ -35,6 +35,7 @@ import * as Patience from "./Patience.ts"
 import * as Plan from "./Plan.ts"
 import * as Policy from "./Policy.ts"
 import * as PoolClaims from "./PoolClaims.ts"
+import { isRefused } from "./Refused.ts"
 import * as RunEnd from "./RunEnd.ts"
 import * as Signature from "./Signature.ts"
 import * as TimeLeft from "./TimeLeft.ts"
@@ -245,7 +246,8 @@ export interface Last {
 
 /**
  * Executes a call whose `tool_start` is stored, and stores what came of it. If the run ends with this call, nothing is
- * stored yet: the result and the end go into one append, so that no crash can leave the one without the other. Fails
+ * stored yet: the result and the end go into one append, so that no crash can leave the one without the other. Yields why a
+ * child run that has begun is refused now. Fails
  * only if the store does, or a child run cannot be driven.
  */
 export const execute = Effect.fnUntraced(function* (job: Job, journal: Journal, desk: Desk.Desk, one: Keyed) {
@@ -262,7 +264,10 @@ export const execute = Effect.fnUntraced(function* (job: Job, journal: Journal, 
         onDesk.brought = undefined
         yield* journal.lease.check
         const came = yield* attempt(job, journal, onDesk, one, tool)
-        if (came._tag === "ChildStuck") return yield* Effect.fail(came.error)
+        if (came._tag === "ChildStuck") {
+          // Its siblings come to their end first: cut off each time that this is tried, they would be paid for and get nowhere.
+          return isRefused(came.error) ? came.error : yield* Effect.fail(came.error)
+        }
         const outcome =
           call.agent === true && !knowsChild(came) ? yield* withChild(journal, onDesk, call, came) : came
         if (outcome._tag === "Broken" && outcome.bug === true) {

@@ -33,32 +33,42 @@ const all = Effect.fnUntraced(function* (options: ListOptions) {
   return found
 })
 
-interface Awaited {
-  readonly runId: string
-  readonly callId: string
-  readonly type: Saying["type"]
-  readonly argsDigest?: string
-}
+type Sort = "approvals" | "unknown"
 
-/** All that a run waits for, and those below it with it. */
+/** What a run waits for, and those below it with it, by the run that it is about. */
 const awaitedBy = Effect.fnUntraced(function* (run: RunSummary) {
-  const awaited: Array<Awaited> = []
-  for (const call of yield* Summary.waiting(run, "approvals")) awaited.push({ ...call, type: "decide" })
-  for (const call of yield* Summary.waiting(run, "unknown")) awaited.push({ ...call, type: "resolve" })
-  if (run.question !== undefined) awaited.push({ ...run.question, type: "answer" })
-  return awaited
+  const { question } = run
+  const calls = [...(yield* Summary.waiting(run, "approvals")), ...(yield* Summary.waiting(run, "unknown"))]
+  return new Set([...calls, ...(question === undefined ? [] : [question])].map(({ runId }) => runId))
+})
+
+/** Whether a run waits for something itself that nobody has said, or that somebody may be about to take in. */
+const isOpen = Effect.fnUntraced(function* (run: RunSummary) {
+  const store = yield* RunStore
+  const { inbox, question, runId, status } = run
+  const said = yield* store.inbox(runId, inbox)
+  const at = yield* now
+  const isSaid = (type: Saying["type"], callId: string, argsDigest?: string) =>
+    firstOf(said, type, callId, argsDigest, at) !== undefined
+  const unsaid = Effect.fnUntraced(function* (sort: Sort, type: Saying["type"]) {
+    const own = (yield* Summary.waiting(run, sort)).filter((call) => call.runId === runId)
+    return !own.every(({ argsDigest, callId }) => isSaid(type, callId, argsDigest))
+  })
+  // Whatever a run waited for that has come to another end is dropped, but what happened has to be known all the same.
+  if (yield* unsaid("unknown", "resolve")) return true
+  if (status !== "running" && !isWaiting(run)) return false
+  if (question?.runId === runId && !isSaid("answer", question.callId)) return true
+  return yield* unsaid("approvals", "decide")
 })
 
 /** Whether all that a run waits for has been said, and nobody has taken it in. */
 const isAnswered = Effect.fnUntraced(function* (run: RunSummary) {
   const store = yield* RunStore
-  const at = yield* now
-  for (const [runId, awaited] of Map.groupBy(yield* awaitedBy(run), (each) => each.runId)) {
-    const { inbox } = runId === run.runId ? run : yield* store.summary(runId)
-    const said = yield* store.inbox(runId, inbox)
-    const isSaid = ({ argsDigest, callId, type }: Awaited) =>
-      firstOf(said, type, callId, argsDigest, at) !== undefined
-    if (!awaited.every(isSaid)) return false
+  if (yield* isOpen(run)) return false
+  for (const runId of yield* awaitedBy(run)) {
+    if (runId === run.runId) continue
+    const below = yield* ifStored(store.summary(runId))
+    if (below !== undefined && (yield* isOpen(below))) return false
   }
   return true
 })
@@ -82,8 +92,10 @@ export const runs = Effect.fnUntraced(function* (counts: (agent: string) => bool
     if (run.parent === undefined && counts(run.agent)) found.set(run.runId, run)
   }
   const looked = new Set(found.keys())
-  for (const reason of forPeople) {
+  // What a sub-agent's run that was cancelled has left unknown holds up the one above it.
+  for (const reason of [...forPeople, "cancelled"] as const) {
     for (const run of yield* all({ reason, told: true })) {
+      if (reason === "cancelled" && run.parent === undefined) continue
       const root = run.parent === undefined ? run : yield* ifReadable(run.runId, rootOf(run.runId))
       if (root === undefined || looked.has(root.runId) || !counts(root.agent)) continue
       looked.add(root.runId)

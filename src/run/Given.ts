@@ -19,7 +19,11 @@ export const isRecord = (value: unknown): value is { readonly [name: string]: un
 
 /** The first name that is none of those that there are. */
 export const misspelt = (given: object, known: ReadonlyArray<string>): string | undefined => {
-  for (const name in given) if (!known.includes(name)) return name
+  for (const name in given) {
+    // The methods of a class are no names, and those of effect's classes are found here.
+    const isMethod = !Object.hasOwn(given, name) && typeof Reflect.get(given, name) === "function"
+    if (!known.includes(name) && !isMethod) return name
+  }
   return undefined
 }
 

@@ -3,6 +3,7 @@ import { describe, expect, it } from "@effect/vitest"
 import * as Toolkit from "effect/ai/Toolkit"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
+import * as Schema from "effect/Schema"
 import { Agent, MemoryRunStore, RunStore } from "../../src/index.ts"
 import * as Scripted from "../../src/provider/Scripted.ts"
 import { call, guarded, usage } from "./support.ts"
@@ -64,6 +65,39 @@ describe("a decision", () => {
         yield* Agent.outcome(Agent.resume(cleaner, "r"))
         expect(yield* store.summary("r")).toMatchObject({ reason: "approval" })
         expect(done).toEqual([])
+      })
+    )
+  }
+})
+
+describe("what an object of a class says", () => {
+  class Said extends Schema.Class<Said>("Said")({ by: Schema.String }) {}
+  class Named {
+    get by() {
+      return "ann"
+    }
+  }
+  for (const options of [new Said({ by: "ann" }), new Named()]) {
+    check(
+      `${options.constructor.name} counts, wherever it has it`,
+      Effect.gen(function* () {
+        yield* Agent.outcome(Agent.run(cleaner, "go", { runId: "r" }))
+        const store = yield* RunStore.RunStore
+        const [waiting] = (yield* store.summary("r")).approvals
+        class Given {
+          get args() {
+            return { q: "safe" }
+          }
+        }
+        yield* Agent.decide(waiting!, Agent.approve(new Given()), options)
+        expect(yield* store.inbox("r", 0)).toMatchObject([{ command: { args: { q: "safe" }, by: "ann" } }])
+        const run = { runId: "s", limits: { turns: 3 } }
+        class Job extends Schema.Class<Job>("Job")({
+          runId: Schema.String,
+          limits: Schema.Struct({ turns: Schema.Int })
+        }) {}
+        yield* Agent.outcome(Agent.run(cleaner, "go", new Job(run)))
+        expect(yield* store.summary("s")).toMatchObject({ reason: "approval" })
       })
     )
   }

@@ -5,6 +5,7 @@
 import { inspect } from "node:util"
 import { describe, expect } from "@effect/vitest"
 import * as LanguageModel from "effect/ai/LanguageModel"
+import * as Tool from "effect/ai/Tool"
 import * as Toolkit from "effect/ai/Toolkit"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -15,7 +16,7 @@ import { Agent, type Limits, PriceBook, RequestParams, RunStore } from "../../sr
 import * as Scripted from "../../src/provider/Scripted.ts"
 import * as MemoryBudgetPool from "../../src/store/MemoryBudgetPool.ts"
 import * as Audit from "../../src/testing/Audit.ts"
-import { check, expectTag, finish, guarded, journal, of, results, usage } from "./support.ts"
+import { check, expectTag, finish, guarded, journal, of, results, usage, withTime } from "./support.ts"
 
 const scripted = (lines: ReadonlyArray<Scripted.Line>) =>
   Scripted.layer(Scripted.make("model", lines), { usage })
@@ -219,6 +220,50 @@ describe("a sub-agent that cannot be run as its agent is made now", () => {
       })
     }
   }
+})
+
+describe("a sub-agent beside one that cannot be taken up", () => {
+  const signing = Toolkit.make(guarded("sign"))
+  const signerOf = (name: string, limits: Limits.LimitsInput) => {
+    const lines = [
+      Scripted.call("sign", { q: name }, { id: "s" }),
+      Scripted.text("signed", { latency: "1 minute" })
+    ]
+    return Agent.make(name, { toolkit: signing, limits }).pipe(
+      Agent.provide(signing.toLayer({ sign: ({ q }) => Effect.succeed(q) })),
+      Agent.provide(Scripted.layer(Scripted.make(name, lines), { usage }))
+    )
+  }
+  const asking = (limits: Limits.LimitsInput) => {
+    const a = Agent.asTool(signerOf("a", limits), { name: "ask_a", description: "Asks." })
+    const b = Agent.asTool(signerOf("b", {}), { name: "ask_b", description: "Asks." })
+    const toolkit = Toolkit.make(a.tool.annotate(Tool.Readonly, true), b.tool.annotate(Tool.Readonly, true))
+    const both = Scripted.turn(
+      Scripted.call("ask_a", { task: "sign" }, { id: "a" }),
+      Scripted.call("ask_b", { task: "sign" }, { id: "b" })
+    )
+    return Agent.make("lead", { toolkit, limits: { time: "1 hour" } }).pipe(
+      Agent.provide(Layer.mergeAll(a.layer, b.layer, scripted([both, Scripted.text("done")])))
+    )
+  }
+
+  check("comes to its end, once", function* () {
+    const { exit } = yield* finish(Agent.run(asking({}), "go", { runId: "r" }))
+    for (const call of expectTag(exit, "ApprovalRequired").calls) yield* Agent.decide(call, Agent.approve())
+    const broken = asking({ turns: -1 })
+    const refusal = { _tag: "InvalidLimits" }
+    expect(yield* withTime(Effect.flip(Agent.resume(broken, "r")))).toMatchObject(refusal)
+    const events = yield* journal("r/b")
+    expect(events.at(-1)).toMatchObject({ type: "run_stopped", status: "completed" })
+    for (let times = 0; times < 3; times++) {
+      expect(yield* withTime(Effect.flip(Agent.resume(broken, "r")))).toMatchObject(refusal)
+    }
+    expect(yield* journal("r/b")).toEqual(events)
+    expect(of(events, "turn_started")).toHaveLength(2)
+    const { exit: end } = yield* withTime(finish(Agent.resume(asking({}), "r")))
+    expect(expectTag(end, "Completed").output).toBe("done")
+    expect((yield* Audit.run("r")).findings).toEqual([])
+  })
 })
 
 describe("the warning that nothing limits a run's money or time", () => {

@@ -174,7 +174,7 @@ describe("a run whose approval has expired", () => {
   )
 })
 
-describe("a run with a sub-agent's that waits", () => {
+describe("a run with a sub-agent's", () => {
   const family = Effect.gen(function* () {
     const { agentOf, done, handlers } = yield* workshop
     const helper = agentOf("helper", call("delete", "x", "below"), Scripted.text("helped"))
@@ -195,7 +195,7 @@ describe("a run with a sub-agent's that waits", () => {
   })
   const asks = Scripted.call("ask", { task: "t" }, { id: "k" })
 
-  check("stays quiet while somebody else has to speak first, whoever that is", () =>
+  check("that waits stays quiet while somebody else has to speak first, whoever that is", () =>
     Effect.gen(function* () {
       const { done, leadOf } = yield* family
       const lead = leadOf(true, Scripted.turn(asks, call("pay", "p")), Scripted.text("done"))
@@ -212,6 +212,96 @@ describe("a run with a sub-agent's that waits", () => {
       expect(yield* host.status("r")).toMatchObject({ status: "completed" })
       expect(done).toEqual(["below"])
       expect((yield* Audit.run("r")).findings).toEqual([])
+    }).pipe(Effect.scoped)
+  )
+
+  for (const [what, lines, speak, reason] of [
+    [
+      "that was cancelled by itself is taken up when the other is answered",
+      [Scripted.turn(asks, Scripted.call("ask", { task: "t" }, { id: "l" }))],
+      (store: RunStore.RunStore["Service"]) =>
+        Effect.gen(function* () {
+          yield* Agent.cancel("r/k", "not this one")
+          const [waiting] = (yield* store.summary("r/l")).approvals
+          yield* Agent.decide(waiting!, Agent.approve())
+        }),
+      "approval"
+    ],
+    [
+      "that was deleted is taken up when the other is answered",
+      [Scripted.turn(asks, Scripted.call("ask", { task: "t" }, { id: "l" }))],
+      (store: RunStore.RunStore["Service"]) =>
+        Effect.gen(function* () {
+          yield* store.delete("r/k")
+          const [waiting] = (yield* store.summary("r/l")).approvals
+          yield* Agent.decide(waiting!, Agent.approve())
+        }),
+      "approval"
+    ]
+  ] as const) {
+    check(what, () =>
+      Effect.gen(function* () {
+        const { done, leadOf } = yield* family
+        const lead = leadOf(true, ...lines, Scripted.text("done"))
+        yield* Agent.outcome(Agent.run(lead, "go", { runId: "r" }))
+        const store = yield* RunStore.RunStore
+        expect(yield* store.summary("r")).toMatchObject({ reason })
+        const host = yield* hostOf([lead])
+        expect(yield* recovers(host, 2)).toEqual([[], []])
+        yield* speak(store)
+        expect((yield* recovers(host, 2))[0]).toEqual(["r"])
+        expect(yield* recovers(host, 2)).toEqual([[], []])
+        expect(done.length).toBeGreaterThan(0)
+      }).pipe(Effect.scoped)
+    )
+  }
+
+  check("that was driven by itself is taken up when what that waits for now is said", () =>
+    Effect.gen(function* () {
+      const { agentOf, done } = yield* workshop
+      const store = yield* RunStore.RunStore
+      const helper = agentOf(
+        "helper",
+        call("delete", "x", "first"),
+        call("delete", "y", "second"),
+        Scripted.text("helped")
+      )
+      const ask = Agent.asTool(helper, { name: "ask", description: "Asks." })
+      const model = Scripted.layer(Scripted.make("lead", [asks, Scripted.text("done")]), { usage })
+      const lead = Agent.make("lead", { toolkit: Toolkit.make(ask.tool), limits: { time: "1 hour" } }).pipe(
+        Agent.provide(Layer.mergeAll(ask.layer, model, Layer.succeed(RunStore.RunStore, store)))
+      )
+      yield* Agent.outcome(Agent.run(lead, "go", { runId: "r" }))
+      yield* say("r/k", ["approvals"])
+      yield* Agent.outcome(Agent.resume(helper, "r/k"))
+      const host = yield* hostOf([lead])
+      expect(yield* recovers(host, 2)).toEqual([[], []])
+      yield* say("r/k", ["approvals"])
+      expect(yield* recovers(host)).toEqual([["r"], [], [], []])
+      expect(yield* host.status("r")).toMatchObject({ status: "completed" })
+      expect(done).toEqual(["first", "second"])
+    }).pipe(Effect.scoped)
+  )
+
+  check("that was cancelled and has left an unknown outcome is taken up when that is resolved", () =>
+    Effect.gen(function* () {
+      const { agentOf } = yield* workshop
+      const store = yield* RunStore.RunStore
+      const helper = agentOf("helper", call("pay", "p"), Scripted.text("helped"))
+      const ask = Agent.asTool(helper, { name: "ask", description: "Asks." })
+      const model = Scripted.layer(Scripted.make("lead", [asks, Scripted.text("done")]), { usage })
+      const lead = Agent.make("lead", { toolkit: Toolkit.make(ask.tool), limits: { time: "1 hour" } }).pipe(
+        Agent.provide(Layer.mergeAll(ask.layer, model, Layer.succeed(RunStore.RunStore, store)))
+      )
+      yield* Agent.outcome(Agent.run(lead, "go", { runId: "r" }))
+      yield* Agent.cancel("r/k", "not this one")
+      yield* Agent.outcome(Agent.resume(lead, "r"))
+      expect(yield* store.summary("r")).toMatchObject({ reason: "unknown_outcome" })
+      const host = yield* hostOf([lead])
+      expect(yield* recovers(host, 2)).toEqual([[], []])
+      yield* say("r", ["unknown"])
+      expect(yield* recovers(host)).toEqual([["r"], [], [], []])
+      expect(yield* host.status("r")).toMatchObject({ status: "completed" })
     }).pipe(Effect.scoped)
   )
 
