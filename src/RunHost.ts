@@ -129,9 +129,9 @@ export class RunHost extends Context.Service<
     /**
      * Takes over the runs of this host's agents that nobody drives although they have not stopped: what a process left
      * that has died, as soon as its lease has ended. Takes up those, too, that wait for people, once all that they wait for
-     * was decided, answered or resolved, as `resume` without options does: whoever decides also calls `resume`, and may not live to do
-     * that. One that still waits for something is left alone, and so is one that was stopped. Yields their ids. A run that
-     * cannot be read is left out, and the log names it.
+     * was decided, answered or resolved, as `resume` without options does: whoever decides also calls `resume`, and may not
+     * live to do that. One that still waits for something is left alone, and so is one that was stopped. Yields their ids. A
+     * run that cannot be read is left out, and the log names it.
      */
     readonly recover: Effect.Effect<ReadonlyArray<string>, RunStoreError>
   }

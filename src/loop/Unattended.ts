@@ -35,8 +35,8 @@ const all = Effect.fnUntraced(function* (options: ListOptions) {
 
 type Sort = "approvals" | "unknown"
 
-/** What a run waits for, and those below it with it, by the run that it is about. */
-const awaitedBy = Effect.fnUntraced(function* (run: RunSummary) {
+/** The runs whose calls and questions a run waits for: itself, and those below it. */
+const awaitedIn = Effect.fnUntraced(function* (run: RunSummary) {
   const { question } = run
   const calls = [...(yield* Summary.waiting(run, "approvals")), ...(yield* Summary.waiting(run, "unknown"))]
   return new Set([...calls, ...(question === undefined ? [] : [question])].map(({ runId }) => runId))
@@ -65,7 +65,7 @@ const isOpen = Effect.fnUntraced(function* (run: RunSummary) {
 const isAnswered = Effect.fnUntraced(function* (run: RunSummary) {
   const store = yield* RunStore
   if (yield* isOpen(run)) return false
-  for (const runId of yield* awaitedBy(run)) {
+  for (const runId of yield* awaitedIn(run)) {
     if (runId === run.runId) continue
     const below = yield* ifStored(store.summary(runId))
     if (below !== undefined && (yield* isOpen(below))) return false
