@@ -4,7 +4,6 @@
 import * as Effect from "effect/Effect"
 import * as Given from "../run/Given.ts"
 import type { LimitsInput } from "../run/LimitsInput.ts"
-import { refusedOptions } from "../store/Keepable.ts"
 import * as Names from "../store/Names.ts"
 import type { RunStoreError } from "../store/RunStore.ts"
 import type { Surroundings } from "./Surroundings.ts"
@@ -63,7 +62,7 @@ export const checkRun = (
   options: RunOptions,
   { parent }: Pick<Surroundings, "parent"> = {}
 ): Effect.Effect<string | undefined, RunStoreError> => {
-  const wrong = refusedOptions("", options, kinds)
+  const wrong = Names.refusedOptions("", options, kinds)
   if (wrong !== undefined) return Effect.fail(wrong)
   const { runId, tags } = options
   const isGiven = runId !== undefined && parent === undefined
@@ -75,6 +74,6 @@ export const checkRun = (
 
 /** Fails if the options of a resume cannot be what was meant. */
 export const checkResume = (runId: string, options: ResumeOptions): Effect.Effect<void, RunStoreError> => {
-  const wrong = refusedOptions(runId, options, resumeKinds)
+  const wrong = Names.refusedOptions(runId, options, resumeKinds)
   return wrong === undefined ? Effect.void : Effect.fail(wrong)
 }

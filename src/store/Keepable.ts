@@ -2,8 +2,8 @@
 import * as Effect from "effect/Effect"
 import * as Stream from "effect/Stream"
 import * as Given from "../run/Given.ts"
-import { mostBytes, refusal, refusedId, refusedTags } from "./Names.ts"
-import { type DeleteOptions, type ListOptions, type RunStore, RunStoreError } from "./RunStore.ts"
+import { mostBytes, refusal, refusedId, refusedOptions, refusedTags } from "./Names.ts"
+import type { DeleteOptions, ListOptions, RunStore, RunStoreError } from "./RunStore.ts"
 
 type Store = RunStore["Service"]
 
@@ -29,12 +29,6 @@ const listKinds: Given.Kinds<ListOptions> = {
 }
 
 const deleteKinds: Given.Kinds<DeleteOptions> = { untouchedSince: Given.date }
-
-/** Why options are refused, if they are: one that is misspelt, or a date that is none, would be no condition. */
-export const refusedOptions = <Options>(runId: string, options: Options, kinds: Given.Kinds<Options>) => {
-  const problem = Given.problemOf(options, "options", kinds)
-  return problem === undefined ? undefined : new RunStoreError({ runId, kind: "invalid", problem })
-}
 
 /**
  * The same store, but for what not every database could keep, an option that is misspelt or a date that is none: it is not

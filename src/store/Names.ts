@@ -2,8 +2,9 @@
  * What runs, agents, tags and pools may be called by: what every database gives back as it was. Postgres takes no NUL in a
  * text, and half of a surrogate pair becomes another letter on its way into SQLite, so that two ids would be one. What
  * else a run says is stored as JSON, which writes both in other letters. And a text that is looked up by has to fit into
- * an index, which on Postgres has room for 2,704 bytes an entry.
+ * an index, which on Postgres has room for 2,704 bytes an entry. Beside that, what the options of a caller may be called.
  */
+import * as Given from "../run/Given.ts"
 import { RunStoreError } from "./RunStore.ts"
 
 /**
@@ -64,4 +65,10 @@ export const refusedTags = (runId: string, tags: unknown): RunStoreError | undef
   return areTexts(tags)
     ? refusal(runId, "its tag", tags, mostBytes.name)
     : invalid(runId, "its tags", "have to be a list of texts")
+}
+
+/** Why options are refused, if they are: one that is misspelt, or a date that is none, would be no condition. */
+export const refusedOptions = <Options>(runId: string, options: Options, kinds: Given.Kinds<Options>) => {
+  const problem = Given.problemOf(options, "options", kinds)
+  return problem === undefined ? undefined : new RunStoreError({ runId, kind: "invalid", problem })
 }
