@@ -92,6 +92,19 @@ const agentOf = (
 const read = (q: string) => Scripted.call("read", { q })
 const pay = (q: string) => Scripted.call("pay", { q })
 
+/** An agent that asks a person something before it answers. */
+const asker = Agent.make("asker", { output: Schema.Struct({ n: Schema.Int }) }).pipe(
+  Agent.provide(
+    Scripted.layer(
+      Scripted.make("asker", [
+        Scripted.call("request_input", { question: "how many?" }),
+        Scripted.call("submit_result", { n: 3 })
+      ]),
+      { usage }
+    )
+  )
+)
+
 const lawful = (runId: string) =>
   Effect.flatMap(RunStore.RunStore, (store) =>
     Effect.tap(store.read(runId), (events) => Effect.sync(() => checkLaws(events)))
@@ -821,17 +834,6 @@ describe("a run that waits for a person", () => {
 
   test("answers its question", () =>
     Effect.gen(function* () {
-      const asker = Agent.make("asker", { output: Schema.Struct({ n: Schema.Int }) }).pipe(
-        Agent.provide(
-          Scripted.layer(
-            Scripted.make("asker", [
-              Scripted.call("request_input", { question: "how many?" }),
-              Scripted.call("submit_result", { n: 3 })
-            ]),
-            { usage }
-          )
-        )
-      )
       yield* withHost([asker], {}, (host) =>
         Effect.gen(function* () {
           yield* host.start("asker", "go", { runId: "r" })
@@ -1061,17 +1063,6 @@ describe("recover", () => {
         Agent.provide(ask.layer),
         Agent.provide(Scripted.layer(Scripted.make("lead", asking), { usage })),
         Agent.provide(Layer.succeed(RunStore.RunStore, store))
-      )
-      const asker = Agent.make("asker", { output: Schema.Struct({ n: Schema.Int }) }).pipe(
-        Agent.provide(
-          Scripted.layer(
-            Scripted.make("asker", [
-              Scripted.call("request_input", { question: "how many?" }),
-              Scripted.call("submit_result", { n: 3 })
-            ]),
-            { usage }
-          )
-        )
       )
       const stranger = agentOf("stranger", [remove("s"), Scripted.text("done")], handlers)
       const decide = Effect.fnUntraced(function* (runId: string, decision: Agent.Decision) {

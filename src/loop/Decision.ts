@@ -8,6 +8,7 @@ import * as Schema from "effect/Schema"
 import { Command, type Decide, type Numbered } from "../run/Command.ts"
 import { isVoid } from "../run/Expiry.ts"
 import * as Given from "../run/Given.ts"
+import * as Names from "../store/Names.ts"
 import { type RunNotFound, RunStore, RunStoreError } from "../store/RunStore.ts"
 import * as Digest from "./Digest.ts"
 import * as Json from "./Json.ts"
@@ -135,7 +136,7 @@ const checkSaid = <Said extends Tagged>(
   runId: string,
   said: unknown,
   { from, kinds, what }: Sayings<Said>,
-  options: unknown
+  options: { readonly by?: string }
 ): Effect.Effect<void, RunStoreError> => {
   const tag = Given.isRecord(said) ? said._tag : undefined
   const known = new Map<unknown, Given.Kinds<Tagged>>(Object.entries(kinds)).get(tag)
@@ -143,8 +144,8 @@ const checkSaid = <Said extends Tagged>(
     known === undefined
       ? `${what} is ${Given.shown(said)}, and must be what ${from} makes`
       : Given.problemOf(said, what, known)
-  const wrong = problem ?? Given.problemOf(options, "options", aside)
-  return wrong === undefined ? Effect.void : Effect.fail(invalid(runId, wrong))
+  const wrong = problem === undefined ? Names.refusedOptions(runId, options, aside) : invalid(runId, problem)
+  return wrong === undefined ? Effect.void : Effect.fail(wrong)
 }
 
 const invalid = (runId: string, problem: string) => new RunStoreError({ runId, kind: "invalid", problem })
@@ -290,8 +291,8 @@ export const answer = (
   options: { readonly by?: string } = {}
 ): Effect.Effect<void, RunNotFound | RunStoreError | CallNotPending, RunStore> =>
   Effect.gen(function* () {
-    const wrong = Given.problemOf(options, "options", aside)
-    if (wrong !== undefined) return yield* invalid(runId, wrong)
+    const wrong = Names.refusedOptions(runId, options, aside)
+    if (wrong !== undefined) return yield* wrong
     const store = yield* RunStore
     const { question } = yield* store.summary(runId)
     if (question === undefined)

@@ -33,42 +33,42 @@ const all = Effect.fnUntraced(function* (options: ListOptions) {
   return found
 })
 
-type Sort = "approvals" | "unknown"
-
-/** The runs whose calls and questions a run waits for: itself, and those below it. */
-const awaitedIn = Effect.fnUntraced(function* (run: RunSummary) {
-  const { question } = run
-  const calls = [...(yield* Summary.waiting(run, "approvals")), ...(yield* Summary.waiting(run, "unknown"))]
-  return new Set([...calls, ...(question === undefined ? [] : [question])].map(({ runId }) => runId))
+/** A run with all the calls that it waits for, its own and those of the runs below it. */
+const withCalls = Effect.fnUntraced(function* (run: RunSummary) {
+  const approvals = yield* Summary.waiting(run, "approvals")
+  const unknown = yield* Summary.waiting(run, "unknown")
+  return { run, approvals, unknown }
 })
 
+type WithCalls = Effect.Success<ReturnType<typeof withCalls>>
+
 /** Whether a run waits for something itself that nobody has said, or that somebody may be about to take in. */
-const isOpen = Effect.fnUntraced(function* (run: RunSummary) {
+const isOpen = Effect.fnUntraced(function* ({ approvals, run, unknown }: WithCalls) {
   const store = yield* RunStore
   const { inbox, question, runId, status } = run
   const said = yield* store.inbox(runId, inbox)
   const at = yield* now
-  const isSaid = (type: Saying["type"], callId: string, argsDigest?: string) =>
-    firstOf(said, type, callId, argsDigest, at) !== undefined
-  const unsaid = Effect.fnUntraced(function* (sort: Sort, type: Saying["type"]) {
-    const own = (yield* Summary.waiting(run, sort)).filter((call) => call.runId === runId)
-    return !own.every(({ argsDigest, callId }) => isSaid(type, callId, argsDigest))
-  })
+  const isUnsaid = (type: Saying["type"], callId: string, argsDigest?: string) =>
+    firstOf(said, type, callId, argsDigest, at) === undefined
+  const someUnsaid = (type: Saying["type"], calls: WithCalls["approvals"]) =>
+    calls.some((call) => call.runId === runId && isUnsaid(type, call.callId, call.argsDigest))
   // Whatever a run waited for that has come to another end is dropped, but what happened has to be known all the same.
-  if (yield* unsaid("unknown", "resolve")) return true
+  if (someUnsaid("resolve", unknown)) return true
   if (status !== "running" && !isWaiting(run)) return false
-  if (question?.runId === runId && !isSaid("answer", question.callId)) return true
-  return yield* unsaid("approvals", "decide")
+  if (question?.runId === runId && isUnsaid("answer", question.callId)) return true
+  return someUnsaid("decide", approvals)
 })
 
 /** Whether all that a run waits for has been said, and nobody has taken it in. */
 const isAnswered = Effect.fnUntraced(function* (run: RunSummary) {
   const store = yield* RunStore
-  if (yield* isOpen(run)) return false
-  for (const runId of yield* awaitedIn(run)) {
+  const root = yield* withCalls(run)
+  if (yield* isOpen(root)) return false
+  const awaited = [...root.approvals, ...root.unknown, ...(run.question === undefined ? [] : [run.question])]
+  for (const runId of new Set(awaited.map((each) => each.runId))) {
     if (runId === run.runId) continue
     const below = yield* ifStored(store.summary(runId))
-    if (below !== undefined && (yield* isOpen(below))) return false
+    if (below !== undefined && (yield* isOpen(yield* withCalls(below)))) return false
   }
   return true
 })

@@ -1,33 +1,8 @@
 /** What is said wrongly where a run is asked for or taken up is refused, and nothing comes of it. */
 import { describe, expect, it } from "@effect/vitest"
-import * as Toolkit from "effect/ai/Toolkit"
 import * as Effect from "effect/Effect"
-import * as Layer from "effect/Layer"
 import { Agent, MemoryRunStore, RunHost, RunStore } from "../../src/index.ts"
-import * as Scripted from "../../src/provider/Scripted.ts"
-import { call, guarded, usage } from "./support.ts"
-
-// Not everybody is held by the compiler: a test says what its types would not let it say.
-const unchecked = <A>(value: unknown): A => value as A
-
-const done: Array<string> = []
-const toolkit = Toolkit.make(guarded("delete"))
-const cleaner = Agent.make("cleaner", { toolkit }).pipe(
-  Agent.provide(
-    Layer.merge(
-      toolkit.toLayer({
-        delete: ({ q }) =>
-          Effect.as(
-            Effect.sync(() => done.push(q)),
-            "deleted"
-          )
-      }),
-      Scripted.layer(Scripted.make("cleaner", [call("delete", "c"), Scripted.text("done")]), { usage })
-    )
-  )
-)
-
-const refusal = (problem: string) => ({ _tag: "RunStoreError", kind: "invalid", problem })
+import { cleaner, refusal, unchecked } from "./refusals.ts"
 
 const check = (name: string, body: Effect.Effect<void, unknown, RunStore.RunStore>) =>
   it.effect(name, () => Effect.provide(body, MemoryRunStore.layer))

@@ -60,18 +60,24 @@ const hostIn = (scope: Scope.Scope, agent: Agent.Agent<string>) =>
     Context.get(RunHost.RunHost)
   )
 
+/** A host that drives such a run, which has got as far as its tool; it closes with the scope. */
+const looked = Effect.fnUntraced(function* (readonly: boolean) {
+  const store = yield* RunStore.RunStore
+  const { agent, gate, looking } = yield* inner
+  const outer = outerOf(agent, store, readonly)
+  const scope = yield* Scope.make()
+  const host = yield* hostIn(scope, outer)
+  yield* host.start("outer", "go", { runId: "r" })
+  yield* Deferred.await(looking)
+  return { gate, outer, scope, store }
+})
+
 describe("a plain run in a tool's handler", () => {
   for (const readonly of [true, false]) {
     const kind = readonly ? "read-only tool" : "tool that writes"
 
     check(`is finished by a host that closes, and so is its ${kind}`, function* () {
-      const store = yield* RunStore.RunStore
-      const { agent, gate, looking } = yield* inner
-      const outer = outerOf(agent, store, readonly)
-      const scope = yield* Scope.make()
-      const host = yield* hostIn(scope, outer)
-      yield* host.start("outer", "go", { runId: "r" })
-      yield* Deferred.await(looking)
+      const { gate, outer, scope, store } = yield* looked(readonly)
       const closing = yield* Effect.forkChild(Scope.close(scope, Exit.void), { startImmediately: true })
       yield* settle
       yield* Deferred.succeed(gate, undefined)
@@ -84,13 +90,7 @@ describe("a plain run in a tool's handler", () => {
     })
 
     check(`is stopped by a host whose grace is over, and its ${kind} with it`, function* () {
-      const store = yield* RunStore.RunStore
-      const { agent, gate, looking } = yield* inner
-      const outer = outerOf(agent, store, readonly)
-      const scope = yield* Scope.make()
-      const host = yield* hostIn(scope, outer)
-      yield* host.start("outer", "go", { runId: "r" })
-      yield* Deferred.await(looking)
+      const { gate, outer, scope, store } = yield* looked(readonly)
       yield* withTime(Scope.close(scope, Exit.void))
       expect((yield* store.summary("r-inner")).reason).toBe("cancelled")
       const [came] = of(yield* journal("r"), "tool_result")
