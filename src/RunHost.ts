@@ -108,20 +108,19 @@ export class RunHost extends Context.Service<
     /** Stops a run, whoever drives it, within a second; see `Agent.cancel`. */
     readonly cancel: (runId: string, reason: string) => Effect.Effect<void, RunNotFound | RunStoreError>
     /**
-     * Has a stopped run driven on. A run that somebody drives, or that has completed, is left alone; what was decided or
-     * answered before this is taken in by its driver. Whoever calls `cancel` after this stops it, also while it waits for its
-     * turn; a Stop from before that a driver is still about to obey is obeyed. Fails as `Agent.resume` does for what it
-     * refuses, such as limits that cannot be used: nothing is done then. That is looked at before a layer of `Agent.provide`
-     * is built: what only those tell, such as that a model which comes with them has no price, is found when the run is
-     * driven. It stays as it is then, and the log says so.
+     * Has a stopped run go on: stores that, with the message and the limits it is given, and has it driven. As soon as this
+     * is done a crash does not undo it: the run stands as `running` until it stops again, and whoever recovers takes it over.
+     * What was decided or answered before this is taken in by its driver. Whoever calls `cancel` after this stops it, also
+     * while it waits for its turn; a Stop from before that a driver is still about to obey is obeyed.
      *
-     * Unlike `start` it is not stored: of a run that still waits for its turn when the host closes or dies these options are
-     * gone, and it stays as it has stopped unless `recover` finds it answered. A host that closes names such runs in the log.
+     * A run that has completed is left alone, as is a failed one without `force`, and one that runs already if there is
+     * nothing new to say to it; if there is, this fails with `RunBusy` while somebody drives it. A driver that has stopped the
+     * run and has not let go of it yet is waited for, 30 seconds at most. For the rest it fails as `Agent.resume` does for
+     * what it refuses, such as limits that cannot be used: nothing is stored then. That is looked at before a layer of
+     * `Agent.provide` is built: what only those tell, such as that a model which comes with them has no price, is found when
+     * the run is driven. It stays as `running` then, as one does that was started so, and the log says so.
      */
-    readonly resume: (
-      runId: string,
-      options?: Agent.ResumeOptions
-    ) => Effect.Effect<void, RunStoreError | Agent.Refused | UnknownAgent>
+    readonly resume: (runId: string, options?: Agent.ResumeOptions) => Effect.Effect<void, Failure>
     /** How a run stands, at a cost that does not depend on its length. */
     readonly status: (runId: string) => Effect.Effect<RunSummary, RunNotFound | RunStoreError>
     /** Runs, newest first. */

@@ -683,31 +683,36 @@ describe("what stands around a call of the host", () => {
       )
     }))
 
-  it.effect("may be a transaction of the caller's: a start is refused, a resume drives outside of it", () =>
-    Effect.gen(function* () {
-      const { handlers } = yield* workshop
-      const agent = agentOf("reader", [read("a"), Scripted.text("done")], handlers)
-      const sql = yield* SqlClient.SqlClient
-      yield* Agent.create(agent, "go", { runId: "r" })
-      yield* withHost([agent], {}, (host) =>
-        Effect.gen(function* () {
-          for (const runId of ["new", "r"]) {
-            const started = sql.withTransaction(Effect.result(host.start("reader", "go", { runId })))
-            const failure = { kind: "inside_transaction" }
-            expect(yield* started).toMatchObject(
-              runId === "new" ? { _tag: "Failure", failure } : { _tag: "Success", success: "r" }
-            )
-          }
-          yield* host.ended("r")
-          yield* sql.withTransaction(host.resume("r"))
-          expect(yield* host.ended("r")).toMatchObject({ status: "completed", turns: 2 })
-          expect(yield* Effect.flip(host.status("new"))).toMatchObject({ _tag: "RunNotFound" })
-        })
+  it.effect(
+    "may be a transaction of the caller's: then a run is neither started nor resumed, and one that is stored is driven outside of it",
+    () =>
+      Effect.gen(function* () {
+        const { handlers } = yield* workshop
+        const agent = agentOf("reader", [read("a"), Scripted.text("done")], handlers)
+        const sql = yield* SqlClient.SqlClient
+        yield* Agent.create(agent, "go", { runId: "r" })
+        yield* withHost([agent], {}, (host) =>
+          Effect.gen(function* () {
+            for (const runId of ["new", "r"]) {
+              const started = sql.withTransaction(Effect.result(host.start("reader", "go", { runId })))
+              const failure = { kind: "inside_transaction" }
+              expect(yield* started).toMatchObject(
+                runId === "new" ? { _tag: "Failure", failure } : { _tag: "Success", success: "r" }
+              )
+            }
+            expect(yield* host.ended("r")).toMatchObject({ status: "completed", turns: 2 })
+            yield* Agent.create(agent, "go", { runId: "stopped" })
+            yield* host.cancel("stopped", "not yet")
+            const resumed = sql.withTransaction(Effect.result(host.resume("stopped")))
+            expect(yield* resumed).toMatchObject({ failure: { kind: "inside_transaction" } })
+            expect(yield* host.status("stopped")).toMatchObject({ reason: "cancelled" })
+            expect(yield* Effect.flip(host.status("new"))).toMatchObject({ _tag: "RunNotFound" })
+          })
+        )
+      }).pipe(
+        Effect.scoped,
+        Effect.provide(Layer.provideMerge(SqlRunStore.layer, NodeSqlite.layer({ filename: ":memory:" })))
       )
-    }).pipe(
-      Effect.scoped,
-      Effect.provide(Layer.provideMerge(SqlRunStore.layer, NodeSqlite.layer({ filename: ":memory:" })))
-    )
   )
 })
 
@@ -793,12 +798,12 @@ describe("a run that waits for a person", () => {
             yield* Stream.runDrain(host.attach("r"))
             const [call] = (yield* host.status("r")).approvals
             yield* host.decide(call!, Agent.approve())
-            yield* other.resume("r")
+            const resuming = yield* Effect.forkChild(other.resume("r"))
             yield* settle
+            expect(resuming.pollUnsafe()).toBeUndefined()
             expect(done).toEqual([])
             yield* Deferred.succeed(gate, undefined)
-            yield* settle
-            yield* TestClock.adjust("1 second")
+            yield* Fiber.join(resuming)
             expect((yield* other.ended("r")).status).toBe("completed")
             expect(done).toEqual(["delete log"])
             yield* lawful("r")
@@ -950,15 +955,16 @@ describe("cancel", () => {
           }
           const inside = withHost([agent], {}, (host) =>
             Effect.gen(function* () {
-              const asked = {
+              const asked: Record<typeof how, Effect.Effect<unknown, unknown>> = {
                 started: host.start("a", "go", { runId: "r" }),
                 recovered: host.recover,
                 resumed: host.resume("r")
               }
-              yield* asked[how]
+              const asking = yield* Effect.forkChild(asked[how])
               yield* Deferred.await(reached)
               yield* Effect.provideService(stop(host), RunStore.RunStore, store)
               yield* Deferred.succeed(gate, undefined)
+              yield* Fiber.join(asking)
               expect(yield* host.ended("r")).toMatchObject({ reason: "cancelled", detail: "no, stop" })
               expect(done).toEqual([])
               // It counts once: whoever resumes the run after it has it go on.
@@ -984,11 +990,12 @@ describe("cancel", () => {
         if (from === "stopped by somebody") yield* Agent.cancel("r", "not yet")
         const inside = withHost([agent], {}, (host) =>
           Effect.gen(function* () {
-            yield* host.resume("r")
+            const first = yield* Effect.forkChild(host.resume("r"))
             yield* Deferred.await(reached)
             yield* Effect.provideService(host.cancel("r", "no, stop"), RunStore.RunStore, store)
             yield* Effect.provideService(host.resume("r"), RunStore.RunStore, store)
             yield* Deferred.succeed(gate, undefined)
+            yield* Fiber.join(first)
             expect(yield* host.ended("r")).toMatchObject({ status: "completed" })
           })
         )

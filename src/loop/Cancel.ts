@@ -90,6 +90,13 @@ export const received = Effect.fnUntraced(function* (journal: Journal) {
 })
 
 /**
+ * The last Stop of those from before a run is had go on that counts no more then, if any does: the run has obeyed a Stop or
+ * come to a limit since.
+ */
+export const revokedBy = (state: RunState, sent: number): number | undefined =>
+  isOpen(state) || sent <= state.inbox ? undefined : sent
+
+/**
  * The Stop that whoever takes a run up has to obey, among the commands that nobody has taken in yet: the last driver was
  * gone or on its way out when it came, or this one is not listening yet. `sent` is the number of the last Stop from before
  * the run was taken up. What is older counts no more where the run has obeyed a Stop or come to a limit since, for it was
@@ -104,7 +111,7 @@ export const toObey = (
   const isFromParent = (why: string | undefined) =>
     withParent && parent !== undefined && isFromAbove(why, parent.runId)
   const isRevoked = reason === "cancelled" && isFromParent(detail)
-  const others = isOpen(state) || isRevoked ? 0 : sent
+  const others = isRevoked ? 0 : Math.max(revokedBy(state, sent) ?? 0, state.revoked ?? 0)
   return among(commands, (cancel, id) => id > (isFromParent(cancel.reason) ? sent : others))
 }
 

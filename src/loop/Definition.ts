@@ -137,6 +137,12 @@ export const means = Effect.fnUntraced(function* (
   return { model, params, pool, priceOf }
 })
 
+/** What is known of an agent whose tools are not there. */
+export const knownOf = Effect.fnUntraced(function* ({ contract, name: agent }: Definition) {
+  const pool = Option.getOrUndefined(yield* Effect.serviceOption(BudgetPool))
+  return { agent, contract, pool }
+})
+
 /** Makes an agent ready for a run with these limits; refuses one that has not the means for it. */
 export const ready = Effect.fnUntraced(function* (
   definition: Definition,

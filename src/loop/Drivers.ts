@@ -21,7 +21,6 @@ import { RunStore, RunStoreError, type RunSummary } from "../store/RunStore.ts"
 import { atMost } from "../store/TimeLimit.ts"
 import { type Agent, definitionOf } from "./AgentHandle.ts"
 import { ambient } from "./Ambient.ts"
-import * as Asked from "./Asked.ts"
 import * as Cancel from "./Cancel.ts"
 import * as HostLog from "./HostLog.ts"
 import { appendTimeout, type Watcher } from "./Journal.ts"
@@ -29,6 +28,7 @@ import * as Live from "./Live.ts"
 import * as PoolClaims from "./PoolClaims.ts"
 import { checkRun, type ResumeOptions, type RunOptions } from "./RunOptions.ts"
 import * as Runs from "./Runs.ts"
+import * as StoredResume from "./StoredResume.ts"
 import type { Surroundings } from "./Surroundings.ts"
 import { type Drive, isWanted, onlyUnstopped, recovering } from "./Wanted.ts"
 
@@ -89,10 +89,7 @@ const replace = (driver: Driver, how: Drive, by?: Drive): void => {
   if (driver.asked === how) driver.asked = by
 }
 
-/** How long to wait for a driver elsewhere that is on its way out. */
-const untilFree = "100 millis"
-
-/** The same for somebody who has a run and does nothing with it: each wait is as long as all before it, 26 s in all. */
+/** How long to wait for somebody who has a run and does nothing with it: each time as long as all before, 26 s in all. */
 const waits = Array.from({ length: 8 }, (_, index) => 100 * 2 ** index)
 
 /** The drivers of a host, with what is around it: nothing that stands around one of its calls belongs to a run. */
@@ -137,7 +134,6 @@ export const make = Effect.fnUntraced(function* <R>(
 
   const inStore = <A, E>(effect: Effect.Effect<A, E, RunStore>): Effect.Effect<A, E> =>
     Effect.provideService(effect, RunStore, store)
-  const lastSent = (runId: string) => inStore(Cancel.lastSent(runId))
   const undriven = (runId: string) => (cause: Cause.Cause<unknown>) => inStore(HostLog.undriven(runId)(cause))
 
   /** Tells whoever is attached to a run, and keeps how it stands. */
@@ -157,16 +153,14 @@ export const make = Effect.fnUntraced(function* <R>(
       const isBusy = yield* Effect.gen(function* () {
         const summary = yield* store.summary(runId)
         if (!isWanted(how, summary)) return false
-        const sent = yield* lastSent(runId)
-        // A Stop of a run that has stopped already leaves it as it is, for whoever was asked after that to have it go on.
-        if (sent > how.sent && !Cancel.isOpen(summary)) return false
         const { agent: name, tags = [] } = summary
         const around: Surroundings = {
           // A stream costs more than a whole reply, and shows nothing where nobody looks.
           isStreamed: () => live.isAttached(runId),
           watcher: watcherOf(driver),
           drain,
-          sent,
+          // Whatever Stop it was sent counts: it has obeyed none yet.
+          sent: 0,
           isWanted: (run) => {
             if (driver.asked !== how || !isWanted(how, run)) return false
             driver.asked = undefined
@@ -175,7 +169,7 @@ export const make = Effect.fnUntraced(function* <R>(
             return true
           }
         }
-        const resumed = Runs.resume(definitionOf(agent), runId, how.options, around)
+        const resumed = Runs.resume(definitionOf(agent), runId, {}, around)
         yield* within({ runId, agent: name, tags }, resumed)
         return false
       }).pipe(
@@ -215,16 +209,13 @@ export const make = Effect.fnUntraced(function* <R>(
   }
 
   /**
-   * Waits for somebody else who has a run. One that has stopped is let go of soon. Of one that has not, whoever drives it
-   * is left alone; but it may have been stored just now, or be stopped, by somebody who does not drive it.
+   * Waits for somebody else who has a run that has not stopped. Whoever drives it is left alone; but it may have been stored
+   * just now, or be stopped, by somebody who does not drive it.
    */
   const awaitOthers = (runId: string, driver: Driver, how: Drive) =>
     Effect.gen(function* () {
       const { seq, status } = yield* store.summary(runId)
-      if (status !== "running") {
-        if (how.again === undefined) return replace(driver, how)
-        return yield* Effect.raceFirst(Effect.sleep(untilFree), Deferred.await(drain))
-      }
+      if (status !== "running") return replace(driver, how)
       const isFree = how.hasWaited !== true && (yield* comesFree(runId, seq))
       replace(driver, how, isFree ? { ...how, hasWaited: true } : undefined)
     }).pipe(
@@ -274,10 +265,21 @@ export const make = Effect.fnUntraced(function* <R>(
       return Effect.asVoid(here(FiberSet.run(fibers, drive(agent, runId, driver))))
     })
 
+  /** Has a run driven that was stored just now, or before. */
+  const start = (agent: Driven, runId: string): Effect.Effect<void> =>
+    Effect.suspend(() => {
+      // Whoever has a run driven is likely to attach to it next, and many a run has one turn.
+      live.expect(runId)
+      const driver = drivers.get(runId)
+      if (driver === undefined) return submit(agent, runId, onlyUnstopped)
+      // It may be on the way out of a run that has stopped, or was deleted, meanwhile; else nothing is left to do then.
+      driver.asked ??= onlyUnstopped
+      return Effect.void
+    })
+
   yield* Effect.addFinalizer(() =>
     Effect.gen(function* () {
-      const runs = [...drivers]
-      const open = runs.map(([, driver]) => driver)
+      const open = [...drivers.values()]
       yield* Deferred.succeed(drain, undefined)
       if (shutdown.running !== "interrupt") {
         yield* Effect.timeoutOption(FiberSet.awaitEmpty(fibers), shutdown.grace ?? "30 seconds")
@@ -285,11 +287,8 @@ export const make = Effect.fnUntraced(function* <R>(
       const begun = open.filter(({ last }) => last !== undefined)
       const finished = begun.filter(({ done }) => Deferred.isDoneUnsafe(done)).length
       yield* Fiber.interruptAll(fibers)
-      const dropped = runs.filter(([, { asked }]) => asked?.again !== undefined).map(([runId]) => runId)
-      const left = open.filter(
-        ({ asked, last }) => last === "goes on" || (last === undefined && asked?.again === undefined)
-      ).length
-      yield* HostLog.closed({ finished, interrupted: begun.length - finished, left, dropped })
+      const left = open.filter(({ last }) => last === undefined || last === "goes on").length
+      yield* HostLog.closed({ finished, interrupted: begun.length - finished, left })
     })
   )
 
@@ -321,45 +320,20 @@ export const make = Effect.fnUntraced(function* <R>(
       }),
     /** Has a run driven that stands like this, if it is not driven here already. */
     recover: (agent: Driven, run: RunSummary) => submit(agent, run.runId, recovering(run)),
-    /** Has a run driven that was stored just now, or before. */
-    start: (agent: Driven, runId: string): Effect.Effect<void> =>
-      Effect.suspend(() => {
-        // Whoever has a run driven is likely to attach to it next, and many a run has one turn.
-        live.expect(runId)
-        const driver = drivers.get(runId)
-        if (driver === undefined) return submit(agent, runId, onlyUnstopped)
-        // It may be on the way out of a run that was deleted meanwhile; of one that is driven nothing is left to do then.
-        driver.asked ??= onlyUnstopped
-        return Effect.void
-      }),
-    /** Has a run driven on that stands like this, unless it is refused as the store says that whoever asks for it sees. */
+    start,
+    /** Has a run go on that stands like this, by way of the store that whoever asks for it sees. */
     resume: Effect.fnUntraced(function* (
       agent: Driven,
       { agent: name, runId, seq, status, tags = [] }: RunSummary,
       options: ResumeOptions,
       given: Store
     ) {
-      if (options.message !== undefined) yield* Asked.message(runId, options.message)
-      // One that has written something since it was taken up is on its way out of a run that has stopped.
-      const isLeftAlone = () => {
-        const from = drivers.get(runId)?.from
-        return from !== undefined && (status === "running" || from === seq)
-      }
       if (status === "completed") return
-      if (isLeftAlone()) return live.expect(runId)
-      const sent = yield* lastSent(runId)
-      yield* here(
-        within({ runId, agent: name, tags }, Runs.check(definitionOf(agent), runId, options)),
-        given
-      )
-      live.expect(runId)
-      const driver = drivers.get(runId)
-      if (driver === undefined) return yield* submit(agent, runId, { options, again: seq, sent })
-      if (isLeftAlone()) return
-      const { asked = onlyUnstopped } = driver
-      // Others may have looked at the run later, and been faster.
-      const again = Math.max(seq, asked.again ?? 0)
-      driver.asked = { options, again, sent: Math.max(sent, asked.sent) }
+      // Before anything else is waited for: a Stop that comes from now on counts.
+      const sent = yield* inStore(Cancel.lastSent(runId))
+      const resumed = StoredResume.store(definitionOf(agent), { runId, seq, sent }, options)
+      const goesOn = yield* here(within({ runId, agent: name, tags }, resumed), given)
+      if (goesOn) yield* start(agent, runId)
     }),
     /**
      * The budget that a run nobody drives is stopped with, so that it hears of the model call that was lost: a Stop does

@@ -32,27 +32,19 @@ export const undriven = (runId: string) => (cause: Cause.Cause<unknown>) =>
     yield* Effect.logError(`run ${runId} is not driven on, and ${stands}`, cause)
   })
 
-/** What the runs of a host were when it closed: how many, or which. */
+/** How many runs of a host were what when it closed. */
 export interface Closed {
   /** Their turns and tools came to an end. */
   readonly finished: number
   readonly interrupted: number
   /** They have not stopped, or were answered: `recover` has them driven. */
   readonly left: number
-  /** They had stopped, were to be resumed, and waited for their turn. */
-  readonly dropped: ReadonlyArray<string>
 }
-
-const runs = (count: number): string => (count === 1 ? "1 run" : `${count} runs`)
 
 /** Says what became of the runs of a host that has closed. */
-export const closed = ({ dropped, finished, interrupted, left }: Closed): Effect.Effect<void> => {
-  if (finished + interrupted + left + dropped.length === 0) return Effect.void
-  const lost =
-    dropped.length === 0
-      ? ""
-      : `; ${runs(dropped.length)} waited to be resumed, and what was asked for is gone (\`recover\` takes up those that were answered): ${dropped.join(", ")}`
-  return Effect.logInfo(
-    `a host has closed: ${runs(finished)} let finish, ${interrupted} interrupted, ${left} left for \`recover\`${lost}`
-  )
-}
+export const closed = ({ finished, interrupted, left }: Closed): Effect.Effect<void> =>
+  finished + interrupted + left === 0
+    ? Effect.void
+    : Effect.logInfo(
+        `a host has closed: ${finished === 1 ? "1 run" : `${finished} runs`} let finish, ${interrupted} interrupted, ${left} left for \`recover\``
+      )

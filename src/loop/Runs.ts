@@ -4,12 +4,10 @@
 import { randomUUID } from "node:crypto"
 import type * as LanguageModel from "effect/ai/LanguageModel"
 import * as Effect from "effect/Effect"
-import * as Option from "effect/Option"
 import type { Message } from "../run/Message.ts"
 import type { Ending } from "../run/NextStep.ts"
 import * as RunExit from "../run/RunExit.ts"
 import type { RunState } from "../run/RunState.ts"
-import { BudgetPool } from "../store/BudgetPool.ts"
 import {
   type Lease,
   load,
@@ -24,24 +22,14 @@ import { ambient } from "./Ambient.ts"
 import * as Asked from "./Asked.ts"
 import * as Brought from "./Brought.ts"
 import * as Cancel from "./Cancel.ts"
-import { completed, type Definition, limitsOf, ready } from "./Definition.ts"
+import { completed, type Definition, knownOf, limitsOf, ready } from "./Definition.ts"
 import { Drain, isRequested } from "./Drain.ts"
 import type { Job } from "./Job.ts"
 import { now } from "./Now.ts"
 import { ifStored } from "./Orphans.ts"
 import * as PoolClaims from "./PoolClaims.ts"
 import { type Refused, RunNotCompleted } from "./Refused.ts"
-import {
-  changedLimits,
-  type Found,
-  foreseen,
-  found,
-  heed,
-  isOver,
-  mayTakeUp,
-  mismatch,
-  takeUp
-} from "./Resume.ts"
+import { changedLimits, type Found, found, heed, isOver, mayTakeUp, mismatch, takeUp } from "./Resume.ts"
 import * as RunEnd from "./RunEnd.ts"
 import { checkResume, checkRun, type ResumeOptions, type RunOptions } from "./RunOptions.ts"
 import * as Session from "./Session.ts"
@@ -98,12 +86,6 @@ const startOf = Effect.fnUntraced(function* (
   const messages = [...system, ...earlier, ...asked]
   const { after, tags } = options
   return { runId, messages, limits, parent, after, tags, waitedMs } satisfies Session.Start
-})
-
-/** What is known of an agent whose tools are not there. */
-const knownOf = Effect.fnUntraced(function* ({ contract, name: agent }: Definition) {
-  const pool = Option.getOrUndefined(yield* Effect.serviceOption(BudgetPool))
-  return { agent, contract, pool }
 })
 
 /** An agent made ready for a run that begins. */
@@ -257,14 +239,6 @@ export const resume = (
       return yield* goOn({ around, bring, definition, lease }, stored, options, sent)
     }).pipe(Effect.scoped)
   ).pipe(apart(around), ambientFailures<Finished, Failures>)
-
-/** Fails as a resume of a run would that stands as it does now, as far as that can be told before anything is done. */
-export const check = (definition: Definition, runId: string, options: ResumeOptions) =>
-  checkResume(runId, options).pipe(
-    Effect.andThen(load(runId)),
-    Effect.flatMap((stored) => foreseen(definition, found(stored), options, alone)),
-    apart(alone)
-  )
 
 /** Whoever stores a run of the same id at the same moment needs about as long as it takes to store one. */
 const untilStored = inWorldTime(Effect.sleep("20 millis"))

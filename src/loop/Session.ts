@@ -44,6 +44,8 @@ interface Told {
   readonly message?: string | undefined
   /** The last model call, of which its driver may have died before it could tell the shared budget. */
   readonly last: PoolClaims.LastAttempt | undefined
+  /** The last command that counts no more if it is a Stop. */
+  readonly revoked?: number | undefined
 }
 
 /** How a run is taken up again. */
@@ -156,7 +158,7 @@ const said = (
 const again = Effect.fnUntraced(function* (
   { agent, tools }: Known,
   state: RunState.RunState,
-  { limits, message }: Told,
+  { limits, message, revoked }: Told,
   news: ReadonlyArray<Body>,
   inbox: number,
   lease: Lease,
@@ -171,7 +173,8 @@ const again = Effect.fnUntraced(function* (
   }
   const { answer, messages } = said(state, question, message)
   const journal = yield* Journal.make({ runId, agent, tools: tools?.tools, from: state, lease, watcher })
-  journal.stage({ type: "run_resumed", inbox, messages }, ...news)
+  const resumed = { type: "run_resumed", inbox, messages } as const
+  journal.stage(revoked === undefined ? resumed : { ...resumed, revoked }, ...news)
   if (limits !== undefined) journal.stage({ type: "limits_changed", limits })
   if (answer !== undefined) journal.stage(answer)
   return journal
@@ -192,6 +195,22 @@ export const endAgain = Effect.fnUntraced(function* (
   const journal = yield* again(agent, state, told, news, state.inbox, lease, watcher)
   yield* RunEnd.stopDriven(journal, ending)
   return journal.state()
+})
+
+/**
+ * Writes down that a run goes on, and what is said to it, for whoever drives it then. `sent` is the number of the last Stop
+ * that it had been sent when it was asked for that.
+ */
+export const goesOn = Effect.fnUntraced(function* (
+  agent: Known,
+  state: RunState.RunState,
+  told: Told,
+  sent: number,
+  lease: Lease
+) {
+  const revoked = Cancel.revokedBy(state, sent)
+  const journal = yield* again(agent, state, { ...told, revoked }, [], state.inbox, lease, undefined)
+  yield* journal.commit()
 })
 
 /** Takes up a run that stopped or whose driver is gone, and drives it until it stops. */

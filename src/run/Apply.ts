@@ -74,6 +74,7 @@ export const apply = (draft: Draft, event: RunEvent): void => {
       PendingCalls.takeUp(draft)
       draft.operations = draft.operations.map((operation) => without(operation, "handling"))
       draft.inbox = Math.max(draft.inbox, event.inbox)
+      if (event.revoked !== undefined) draft.revoked = event.revoked
       PendingCalls.say(draft, event.messages)
       return
     }

@@ -96,6 +96,7 @@ const RunStarted = event("run_started", {
 
 const RunResumed = event("run_resumed", {
   inbox: Schema.Natural,
+  revoked: Schema.optionalKey(Schema.Natural),
   messages: Schema.Array(Message)
 })
 

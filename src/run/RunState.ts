@@ -128,7 +128,8 @@ const Fields = Schema.Struct({
   findings: Schema.Array(Finding),
   operations: Schema.Array(Operation),
   repetition: Repetition.Repetition,
-  inbox: Schema.Natural
+  inbox: Schema.Natural,
+  revoked: Schema.optionalKey(Schema.Natural)
 })
 
 /**
@@ -146,7 +147,9 @@ const Fields = Schema.Struct({
  * - `refused`: the calls that were asked for in vain since the run was last taken up
  * - `findings`: what the calls that ran have brought, by digest; `operations`: work that they started and that may go on
  * - `childTokens`: the tokens of sub-agents, which are not in `usage`; their cost is in `costUsd`
- * - `claim`: the model call that is on its way, claimed by event `seq`; `inbox`: the last command from outside that was taken in
+ * - `claim`: the model call that is on its way, claimed by event `seq`
+ * - `inbox`: the last command from outside that was taken in; `revoked`: the last one that counts no more if it is a Stop,
+ *   because somebody has had the run go on since
  */
 export interface RunState extends Schema.Schema.Type<typeof Fields> {}
 

@@ -137,7 +137,9 @@ const check = (cases: ReadonlyArray<Case>, first: "A" | "both") =>
       const went = shop.done.filter((each) => each === runId).length
       const { reason, status } = yield* store.summary(runId)
       checkLaws(yield* store.read(runId))
-      const stopped = standing === "limited" ? "max_turns" : order.includes("stop") ? "cancelled" : reason
+      const isResumed = order.slice(0, order.lastIndexOf("stop")).some((kind) => kind.startsWith("resume"))
+      const isOver = standing === "limited" && !isResumed
+      const stopped = isOver ? "max_turns" : order.includes("stop") ? "cancelled" : reason
       expect({ standing, order, went, reason }).toEqual(
         goesOn(standing, order)
           ? { standing, order, went: 1, reason: "answered" }

@@ -117,21 +117,22 @@ describe("the log of a host", () => {
       Effect.gen(function* () {
         const agent = agentOf("cleaner", [call("delete", "c")])
         if (standing === "running") yield* Agent.create(agent, "go", { runId: "r" })
-        else yield* Effect.exit(Agent.run(agent, "go", { runId: "r" }))
+        else {
+          yield* Effect.exit(Agent.run(agent, "go", { runId: "r" }))
+          yield* Agent.decide({ runId: "r", callId: "c" }, Agent.approve())
+        }
         const pool = yield* MemoryBudgetPool.make("p", { usd: 1 })
-        let asked = 0
-        // It has no price, and only the driver is told of the money.
-        const budget = () => Effect.sync(() => (standing === "stopped" && asked++ === 0 ? undefined : pool))
-        const { close, host } = yield* opened([agent], { budget })
-        yield* standing === "stopped" ? host.resume("r") : host.recover
+        // It has no price, and the money is limited.
+        const { close, host } = yield* opened([agent], { budget: () => Effect.succeed(pool) })
+        yield* host.recover
         yield* host.ended("r")
         expect(lines).toEqual([{ level: "Error", text: expected, runId: "r", agent: "cleaner" }])
         yield* close
       }))
 
   for (const [running, expected] of [
-    ["finish", "2 runs let finish, 1 interrupted, 4 left for `recover`"],
-    ["interrupt", "0 runs let finish, 3 interrupted, 4 left for `recover`"]
+    ["finish", "2 runs let finish, 1 interrupted, 5 left for `recover`"],
+    ["interrupt", "0 runs let finish, 3 interrupted, 5 left for `recover`"]
   ] as const)
     test(`says what became of its runs when it has closed (${running})`, (lines) =>
       Effect.gen(function* () {
@@ -156,13 +157,11 @@ describe("the log of a host", () => {
         yield* settle
         yield* TestClock.adjust("10 seconds")
         yield* Fiber.join(closing)
-        const lost =
-          "1 run waited to be resumed, and what was asked for is gone (`recover` takes up those that were answered): undecided"
-        const text = `a host has closed: ${expected}; ${lost}`
+        const text = `a host has closed: ${expected}`
         expect(lines).toEqual([{ level: "Info", text, runId: undefined, agent: undefined }])
         // As it says: the next host is left with these.
         const next = yield* opened(agents)
-        expect([...(yield* next.host.recover)].sort()).toEqual(["a", "b", "hung", "waits"])
+        expect([...(yield* next.host.recover)].sort()).toEqual(["a", "b", "hung", "undecided", "waits"])
         yield* next.close
       }))
 
@@ -181,11 +180,10 @@ describe("the log of a host", () => {
         yield* host.recover
         yield* settle
         yield* close
-        const text =
-          "a host has closed: 0 runs let finish, 0 interrupted, 1 left for `recover`; 1 run waited to be resumed, and what was asked for is gone (`recover` takes up those that were answered): stopped"
+        const text = "a host has closed: 0 runs let finish, 0 interrupted, 2 left for `recover`"
         expect(lines.map((line) => line.text)).toEqual([text])
         const next = yield* opened([quick])
-        expect(yield* next.host.recover).toEqual(["left"])
+        expect([...(yield* next.host.recover)].sort()).toEqual(["left", "stopped"])
         yield* next.close
       }))
 

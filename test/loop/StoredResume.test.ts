@@ -1,0 +1,258 @@
+/** What a run is told when a host is asked to have it go on, and what of that is there when the host is not any more. */
+import { describe, expect, it } from "@effect/vitest"
+import * as Toolkit from "effect/ai/Toolkit"
+import * as Context from "effect/Context"
+import * as Deferred from "effect/Deferred"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Fiber from "effect/Fiber"
+import * as Layer from "effect/Layer"
+import * as Schema from "effect/Schema"
+import * as Scope from "effect/Scope"
+import { Agent, MemoryRunStore, RunHost, RunStore, ToolFailure } from "../../src/index.ts"
+import * as Scripted from "../../src/provider/Scripted.ts"
+import { describeStores } from "../store/stores.ts"
+import { checkLaws } from "./laws.ts"
+import { call, guarded, model, of, reader, settle } from "./support.ts"
+
+const tools = Toolkit.make(guarded("delete"), reader("look"), reader("block"))
+
+/** Agents, what their model was asked, what their tools have done, and the gate that a blocker waits at. */
+const workshop = Effect.gen(function* () {
+  const gate = yield* Deferred.make<void>()
+  const done: Array<string> = []
+  let isLocked = true
+  const work = (what: string) =>
+    Effect.as(
+      Effect.sync(() => void done.push(what)),
+      "done"
+    )
+  const handlers = tools.toLayer({
+    delete: ({ q }) =>
+      q === "locked" && isLocked ? Effect.fail(ToolFailure.permanent("it is locked")) : work(`delete ${q}`),
+    look: ({ q }) => work(`look ${q}`),
+    block: () => Effect.as(Deferred.await(gate), "open")
+  })
+  const agentOf = (name: string, lines: ReadonlyArray<Scripted.Line>) => {
+    const { layer, requests } = model(lines, name)
+    const agent = Agent.make(name, { toolkit: tools, limits: { time: "1 hour" } }).pipe(
+      Agent.provide(Layer.merge(handlers, layer))
+    )
+    return { agent, requests }
+  }
+  const cleaner = agentOf("cleaner", [call("delete", "c"), Scripted.text("done")])
+  const looker = agentOf("looker", [call("look", "a"), call("look", "b", "y"), Scripted.text("done")])
+  const blocker = agentOf("blocker", [call("block", "c"), Scripted.text("done")])
+  const { layer } = model([
+    Scripted.call("request_input", { question: "how many?" }, { id: "q" }),
+    Scripted.call("submit_result", { n: 3 })
+  ])
+  const asker = Agent.make("asker", { output: Schema.Struct({ n: Schema.Int }) }).pipe(Agent.provide(layer))
+  const ask = Agent.asTool(asker, { name: "ask", description: "Asks." })
+  const leads = model([Scripted.call("ask", { task: "go" }, { id: "s" }), Scripted.text("done")])
+  const lead = Agent.make("lead", { toolkit: Toolkit.make(ask.tool) }).pipe(
+    Agent.provide(Layer.merge(ask.layer, leads.layer))
+  )
+  const agents = [cleaner.agent, looker.agent, blocker.agent, asker, lead]
+  const unlock = () => {
+    isLocked = false
+  }
+  return { agents, blocker, cleaner, done, gate, lead, looker, unlock }
+})
+type Workshop = Effect.Success<typeof workshop>
+
+/** A host whose scope is in the test's hands. */
+const opened = Effect.fnUntraced(function* ({ agents }: Workshop, options: RunHost.Options<never> = {}) {
+  const scope = yield* Scope.make()
+  const context = yield* Layer.buildWithScope(Layer.fresh(RunHost.layer(agents, options)), scope)
+  return { host: Context.get(context, RunHost.RunHost), close: Scope.close(scope, Exit.void) }
+})
+
+/** A host that has no place for any run, and is gone when it has been asked for this. */
+const full = <A, E>(shop: Workshop, ask: (host: RunHost.RunHost["Service"]) => Effect.Effect<A, E>) =>
+  Effect.gen(function* () {
+    const { close, host } = yield* opened(shop, { concurrency: 1, shutdown: { running: "interrupt" } })
+    yield* host.start("blocker", "go", { runId: "long" })
+    yield* settle
+    const asked = yield* ask(host)
+    yield* close
+    return asked
+  })
+
+/** Has a host take up whatever it finds, and says how this run has ended. */
+const recovered = (shop: Workshop, runId: string) =>
+  Effect.gen(function* () {
+    yield* Deferred.succeed(shop.gate, undefined)
+    const { close, host } = yield* opened(shop)
+    expect(yield* host.recover).toContain(runId)
+    const ended = yield* host.ended(runId)
+    yield* close
+    const store = yield* RunStore.RunStore
+    checkLaws(yield* store.read(runId))
+    return ended
+  })
+
+const said = (
+  requests: ReadonlyArray<ReadonlyArray<{ readonly role: string; readonly content?: unknown }>>
+) => requests.at(-1)?.flatMap(({ content, role }) => (role === "user" ? [content] : []))
+
+describe("a run that a host was asked to have go on, and did not come to", () => {
+  describeStores((layer, name) => {
+    const test = (
+      what: string,
+      body: (
+        shop: Workshop,
+        store: RunStore.RunStore["Service"]
+      ) => Effect.Effect<unknown, unknown, RunStore.RunStore>
+    ) =>
+      it.live(`${what} (${name})`, () =>
+        Effect.provide(
+          Effect.gen(function* () {
+            return yield* body(yield* workshop, yield* RunStore.RunStore)
+          }),
+          layer
+        )
+      )
+
+    test("goes on elsewhere, with every message and with its limits", (shop) =>
+      Effect.gen(function* () {
+        const { looker } = shop
+        yield* Effect.exit(Agent.run(looker.agent, "go", { runId: "r", limits: { turns: 1 } }))
+        const waits = yield* full(shop, (host) =>
+          Effect.gen(function* () {
+            yield* host.resume("r", { limits: { turns: 9 } })
+            yield* host.resume("r", { message: "be quick" })
+            yield* host.resume("r", { message: "and careful", limits: { toolCalls: 7 } })
+            yield* host.resume("r")
+            return yield* host.status("r")
+          })
+        )
+        expect(waits).toMatchObject({ status: "running", turns: 1 })
+        expect(waits.reason).toBeUndefined()
+        expect(yield* recovered(shop, "r")).toMatchObject({ status: "completed", turns: 3 })
+        expect(said(looker.requests)).toEqual(["go", "be quick", "and careful"])
+        const { state } = yield* RunStore.load("r")
+        expect(state.limits).toMatchObject({ turns: 9, toolCalls: 7 })
+        expect(shop.done).toEqual(["look x", "look y"])
+      }))
+
+    test("is stopped by a Stop that comes while it waits, and by none from before", (shop) =>
+      Effect.gen(function* () {
+        const runs = ["stopped", "stopped twice", "stopped and resumed", "stopped again"]
+        for (const runId of runs) yield* Agent.create(shop.looker.agent, "go", { runId })
+        const standing = yield* full(shop, (host) =>
+          Effect.gen(function* () {
+            for (const runId of runs) yield* host.cancel(runId, "first")
+            for (const runId of runs.slice(1)) yield* host.cancel(runId, "second")
+            for (const runId of runs) yield* host.resume(runId)
+            for (const runId of runs.slice(2)) yield* host.cancel(runId, "third")
+            yield* host.resume("stopped and resumed")
+            return yield* host.status("stopped again")
+          })
+        )
+        expect(standing).toMatchObject({ reason: "cancelled", detail: "third" })
+        yield* Deferred.succeed(shop.gate, undefined)
+        const { close, host } = yield* opened(shop)
+        expect([...(yield* host.recover)].sort()).toEqual(["long", ...runs.slice(0, 3)].sort())
+        for (const runId of runs.slice(0, 3))
+          expect(yield* host.ended(runId)).toMatchObject({ status: "completed" })
+        expect(yield* host.ended("stopped again")).toMatchObject({ reason: "cancelled", detail: "third" })
+        yield* close
+        const store = yield* RunStore.RunStore
+        for (const runId of runs) checkLaws(yield* store.read(runId))
+      }))
+
+    test("takes in then what people have decided, before and after that", (shop) =>
+      Effect.gen(function* () {
+        for (const runId of ["before", "after", "undecided"])
+          yield* Effect.exit(Agent.run(shop.cleaner.agent, "go", { runId }))
+        yield* full(shop, (host) =>
+          Effect.gen(function* () {
+            yield* host.decide({ runId: "before", callId: "c" }, Agent.approve())
+            for (const runId of ["before", "after", "undecided"]) yield* host.resume(runId)
+            const [waits] = (yield* host.status("after")).approvals
+            yield* host.decide(waits!, Agent.approve({ args: { q: "y" } }), { by: "ann" })
+          })
+        )
+        expect(yield* recovered(shop, "before")).toMatchObject({ status: "completed" })
+        const store = yield* RunStore.RunStore
+        expect(yield* store.summary("after")).toMatchObject({ status: "completed" })
+        expect(yield* store.summary("undecided")).toMatchObject({ reason: "approval" })
+        expect([...shop.done].sort()).toEqual(["delete x", "delete y"])
+      }))
+
+    test("has the answer to the question of its sub-agent", (shop, store) =>
+      Effect.gen(function* () {
+        yield* Effect.exit(Agent.run(shop.lead, "go", { runId: "r" }))
+        expect(yield* store.summary("r")).toMatchObject({ reason: "input" })
+        yield* full(shop, (host) => host.resume("r/s", { message: "three" }))
+        expect(yield* recovered(shop, "r")).toMatchObject({ status: "completed" })
+        expect(of(yield* store.read("r/s"), "input_given")).toMatchObject([{ answer: "three" }])
+      }))
+
+    test("has failed, and goes on only by force", (shop, store) =>
+      Effect.gen(function* () {
+        for (const runId of ["r", "left"])
+          yield* Effect.exit(Agent.run(shop.cleaner.agent, "go", { runId })).pipe(
+            Effect.andThen(Agent.decide({ runId, callId: "c" }, Agent.approve({ args: { q: "locked" } }))),
+            Effect.andThen(Effect.exit(Agent.resume(shop.cleaner.agent, runId)))
+          )
+        yield* full(shop, (host) =>
+          Effect.gen(function* () {
+            yield* host.resume("left")
+            yield* host.resume("r", { force: true, message: "it is unlocked" })
+          })
+        )
+        shop.unlock()
+        expect(yield* recovered(shop, "r")).toMatchObject({ status: "completed" })
+        expect(yield* store.summary("left")).toMatchObject({ reason: "tool_permanent" })
+        expect(said(shop.cleaner.requests)).toEqual(["go", "it is unlocked"])
+      }))
+  })
+})
+
+describe("a host that is asked to have a run go on", () => {
+  const test = (
+    what: string,
+    body: (
+      shop: Workshop,
+      store: RunStore.RunStore["Service"]
+    ) => Effect.Effect<unknown, unknown, RunStore.RunStore | Scope.Scope>
+  ) =>
+    it.effect(what, () =>
+      Effect.gen(function* () {
+        return yield* body(yield* workshop, yield* RunStore.RunStore)
+      }).pipe(Effect.scoped, Effect.provide(MemoryRunStore.layer))
+    )
+
+  test("says so if somebody drives it and cannot be told anything, and lets it be if there is nothing to tell", (shop) =>
+    Effect.gen(function* () {
+      const { blocker, gate } = shop
+      const driven = yield* Effect.forkChild(Agent.run(blocker.agent, "go", { runId: "r" }))
+      yield* settle
+      const { host } = yield* opened(shop)
+      yield* host.resume("r")
+      yield* host.resume("r", { limits: { time: "1 hour" } })
+      for (const options of [{ message: "be quick" }, { limits: { turns: 3 } }])
+        expect(yield* Effect.flip(host.resume("r", options))).toMatchObject({ _tag: "RunBusy", runId: "r" })
+      yield* Deferred.succeed(gate, undefined)
+      expect((yield* Fiber.join(driven)).run.turns).toBe(2)
+    }))
+
+  test("stores nothing of what is refused", (shop, store) =>
+    Effect.gen(function* () {
+      yield* Effect.exit(Agent.run(shop.cleaner.agent, "go", { runId: "r" }))
+      const { seq } = yield* store.summary("r")
+      const { host } = yield* opened(shop)
+      expect(yield* Effect.flip(host.resume("r", { limits: { turns: -1 } }))).toMatchObject({
+        _tag: "InvalidLimits"
+      })
+      // @ts-expect-error: a message is a text
+      expect(yield* Effect.flip(host.resume("r", { message: 7 }))).toMatchObject({ kind: "invalid" })
+      // @ts-expect-error: there is no such option
+      expect(yield* Effect.flip(host.resume("r", { mesage: "x" }))).toMatchObject({ kind: "invalid" })
+      expect(yield* Effect.flip(host.resume("none"))).toMatchObject({ _tag: "RunNotFound" })
+      yield* settle
+      expect(yield* store.summary("r")).toMatchObject({ seq, reason: "approval" })
+    }))
+})
