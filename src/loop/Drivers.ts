@@ -84,7 +84,7 @@ interface Driver {
   last: Of<"run_stopped"> | "goes on" | undefined
 }
 
-/** Has something else asked for than this, or nothing any more, unless that has changed meanwhile. */
+/** Has something else asked for than this, or nothing any more, unless somebody has asked again meanwhile. */
 const replace = (driver: Driver, how: Drive, by?: Drive): void => {
   if (driver.asked === how) driver.asked = by
 }
@@ -162,7 +162,7 @@ export const make = Effect.fnUntraced(function* <R>(
           // Whatever Stop it was sent counts: it has obeyed none yet.
           sent: 0,
           isWanted: (run) => {
-            if (driver.asked !== how || !isWanted(how, run)) return false
+            if (driver.asked === undefined || !isWanted(driver.asked, run)) return false
             driver.asked = undefined
             driver.from = run.seq
             driver.last = undefined
@@ -173,13 +173,6 @@ export const make = Effect.fnUntraced(function* <R>(
         yield* within({ runId, agent: name, tags }, resumed)
         return false
       }).pipe(
-        // Whoever has to leave off before the run has done anything leaves undone what was asked for.
-        Effect.onInterrupt(() =>
-          Effect.sync(() => {
-            const isUndone = driver.from !== undefined && driver.last === undefined
-            if (isUndone && Deferred.isDoneUnsafe(drain)) driver.asked ??= how
-          })
-        ),
         Effect.catchTag("RunBusy", () =>
           Effect.as(Effect.logDebug(`run ${runId} is driven by somebody else`), driver.from === undefined)
         ),
@@ -189,7 +182,6 @@ export const make = Effect.fnUntraced(function* <R>(
       // A run that had failed before says nothing when it fails again with the same.
       if (from !== undefined && typeof last === "object" && last.status === "failed")
         yield* HostLog.failed(last, agent.name)
-      // What is asked for after it was taken up is another thing, and may look the same.
       if (from === undefined && !isBusy) replace(driver, how)
       driver.from = undefined
       return isBusy ? how : undefined
@@ -272,8 +264,9 @@ export const make = Effect.fnUntraced(function* <R>(
       live.expect(runId)
       const driver = drivers.get(runId)
       if (driver === undefined) return submit(agent, runId, onlyUnstopped)
-      // It may be on the way out of a run that has stopped, or was deleted, meanwhile; else nothing is left to do then.
-      driver.asked ??= onlyUnstopped
+      // It may be on the way out of a run that has stopped, or was deleted, meanwhile; else nothing is left to do then. And it
+      // may have looked at the run before this was stored: what it finds there is no answer to this.
+      driver.asked = { ...driver.asked }
       return Effect.void
     })
 

@@ -206,6 +206,44 @@ describe("a resume that is slower to be asked for than a Stop and the next resum
   )
 })
 
+describe("a resume that is stored while its host looks whether anything is left to do", () => {
+  for (const kind of ["cancelled", "answered"] as const)
+    it.effect(`is driven, whatever that look finds (${kind})`, () =>
+      Effect.gen(function* () {
+        const store = yield* RunStore.RunStore
+        const shop = yield* workshop()
+        const gate = yield* Deferred.make<void>()
+        const reached = yield* Deferred.make<void>()
+        let isNext = false
+        const slow: Store = {
+          ...store,
+          summary: (runId) =>
+            Effect.tap(store.summary(runId), () => {
+              if (runId !== "r" || !isNext) return Effect.void
+              isNext = false
+              return Effect.andThen(Deferred.succeed(reached, undefined), Deferred.await(gate))
+            })
+        }
+        const host = yield* Effect.provideService(hostOf(shop, { concurrency: 1 }), RunStore.RunStore, slow)
+        yield* host.start("a", "go", { runId: "a" })
+        yield* settle
+        if (kind === "answered") {
+          yield* stand("approved", shop, "r")
+          yield* host.recover
+        } else yield* host.start("looker", "go", { runId: "r" })
+        yield* settle
+        yield* Agent.cancel("r", "stop")
+        isNext = true
+        yield* Deferred.succeed(shop.gates.a, undefined)
+        yield* Deferred.await(reached)
+        yield* host.resume("r")
+        yield* Deferred.succeed(gate, undefined)
+        expect(yield* host.ended("r")).toMatchObject({ status: "completed" })
+        expect(shop.done).toEqual(["r"])
+      }).pipe(Effect.scoped, Effect.provide(MemoryRunStore.layer))
+    )
+})
+
 describe("a run whose budget a host asks for", () => {
   it.effect("has the options that it was started with, wherever an object has them", () =>
     Effect.gen(function* () {
