@@ -130,7 +130,7 @@ export class RunHost extends Context.Service<
      * that has died, as soon as its lease has ended. Takes up those, too, that wait for people, once all that they wait for
      * was decided, answered or resolved, as `resume` without options does: whoever decides also calls `resume`, and may not
      * live to do that. One that still waits for something is left alone, and so is one that was stopped. Yields their ids. A
-     * run that cannot be read is left out, and the log names it.
+     * run that cannot be read is left out, and the log names it. A host that drives none takes up none.
      */
     readonly recover: Effect.Effect<ReadonlyArray<string>, RunStoreError>
   }
@@ -187,8 +187,13 @@ export const layer = <const Agents extends ReadonlyArray<Agent.Agent<unknown, ne
 ): Layer.Layer<RunHost, never, RunStore | Agent.Services<Agents[number]> | R> =>
   Layer.effect(RunHost, make(agents, options))
 
+const places = Given.wholeOrAll(1)
+
 const kinds: Given.Kinds<Drivers.Options> = {
-  concurrency: Given.wholeOrAll(1),
+  concurrency: {
+    what: `${places.what}, or "none"`,
+    is: (value) => value === "none" || places.is(value)
+  },
   shutdown: { what: "an object", is: Given.isRecord },
   budget: { what: "a function", is: (value) => typeof value === "function" }
 }
@@ -257,6 +262,7 @@ const make = Effect.fnUntraced(function* <
 
   const recover = Effect.gen(function* () {
     const taken: Array<string> = []
+    if (options.concurrency === "none") return taken
     for (const run of yield* inStore(Unattended.runs((name) => byName.has(name)))) {
       const agent = byName.get(run.agent)
       if (agent === undefined || drivers.has(run.runId) || (yield* store.isDriven(run.runId))) continue

@@ -1343,6 +1343,42 @@ describe("budget", () => {
     }))
 })
 
+describe("a host that drives none", () => {
+  test("stores what it is asked for, and another one has it driven", () =>
+    Effect.gen(function* () {
+      const { done, handlers } = yield* workshop
+      const lines = [Scripted.call("delete", { q: "log" }, { id: "c" }), Scripted.text("done")]
+      const agent = agentOf("cleaner", lines, handlers)
+      yield* withHost([agent], { concurrency: "none" }, (web) =>
+        withHost([agent], {}, (worker) =>
+          Effect.gen(function* () {
+            yield* web.start("cleaner", "go", { runId: "r" })
+            expect(yield* web.recover).toEqual([])
+            yield* settle
+            expect(yield* web.ended("r")).toMatchObject({ status: "running", seq: 1 })
+            const seen = yield* Effect.forkChild(Stream.runDrain(web.attach("r")), { startImmediately: true })
+            expect(yield* worker.recover).toEqual(["r"])
+            yield* Fiber.join(seen)
+            const { approvals } = yield* web.status("r")
+            yield* web.decide(approvals[0]!, Agent.approve())
+            yield* web.resume("r", { message: "be quick" })
+            yield* settle
+            expect(yield* web.ended("r")).toMatchObject({ status: "running" })
+            expect(done).toEqual([])
+            yield* worker.recover
+            expect(yield* worker.ended("r")).toMatchObject({ status: "completed" })
+            expect(yield* web.ended("r")).toMatchObject({ status: "completed" })
+            expect(done).toEqual(["delete log"])
+            yield* web.start("cleaner", "go", { runId: "stopped" })
+            yield* web.cancel("stopped", "the user")
+            expect(yield* worker.recover).toEqual([])
+            yield* lawful("r")
+          })
+        )
+      )
+    }))
+})
+
 describe("a host that is closed", () => {
   test("drives nothing any more, and holds nobody up who waits for that", () =>
     Effect.gen(function* () {

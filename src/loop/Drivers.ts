@@ -53,8 +53,11 @@ export interface Hosted {
 
 /** How a host drives runs. */
 export interface Options<R = never> {
-  /** How many runs are driven at a time. Default 16. */
-  readonly concurrency?: number | undefined
+  /**
+   * How many runs are driven at a time. Default 16. With `"none"` the host drives no run, for a process that only takes
+   * requests: what it starts and resumes is stored, and a host elsewhere that recovers it drives it.
+   */
+  readonly concurrency?: number | "none" | undefined
   readonly shutdown?: Shutdown | undefined
   /**
    * The budget that a run shares with others, such as those of its tenant; its sub-agents' runs spend it too. It is asked
@@ -98,7 +101,7 @@ export const make = Effect.fnUntraced(function* <R>(
   context: Context.Context<R | RunStore>
 ) {
   const store = Context.get(context, RunStore)
-  const slots = yield* Semaphore.make(concurrency)
+  const slots = yield* Semaphore.make(concurrency === "none" ? 0 : concurrency)
   const drain = yield* Deferred.make<void>()
   const fibers = yield* FiberSet.make<void, never>()
   const drivers = new Map<string, Driver>()
@@ -250,8 +253,8 @@ export const make = Effect.fnUntraced(function* <R>(
   const submit = (agent: Driven, runId: string, how: Drive): Effect.Effect<void> =>
     Effect.suspend(() => {
       if (drivers.has(runId)) return Effect.void
-      // Nothing begins any more in a host that is closed, and nobody would ever be done with it.
-      if (Deferred.isDoneUnsafe(drain)) return Effect.sync(() => live.forget(runId))
+      // Nothing begins any more in a host that is closed, or ever in one without a place: nobody would be done with it.
+      if (Deferred.isDoneUnsafe(drain) || concurrency === "none") return Effect.sync(() => live.forget(runId))
       const driver: Driver = { done: Deferred.makeUnsafe(), asked: how, from: undefined, last: undefined }
       drivers.set(runId, driver)
       return Effect.asVoid(here(FiberSet.run(fibers, drive(agent, runId, driver))))
