@@ -60,6 +60,7 @@ export {
   AgentMismatch,
   HoldUnavailable,
   InvalidParams,
+  MessageRefused,
   NoBudgetPool,
   NoModel,
   OutputMismatch,

@@ -324,10 +324,11 @@ export const make = Effect.fnUntraced(function* <R>(
       options: ResumeOptions,
       given: Store
     ) {
-      if (status === "completed") return
+      const saysNothing = options.message === undefined
+      if (status === "completed" && saysNothing) return
       const isDriven = status === "running" && drivers.get(runId)?.from !== undefined
       // Its journal may be long, and there is nothing to write into it.
-      if (isDriven && options.message === undefined && options.limits === undefined) return live.expect(runId)
+      if (isDriven && saysNothing && options.limits === undefined) return live.expect(runId)
       // Before anything else is waited for: a Stop that comes from now on counts.
       const sent = yield* inStore(Cancel.lastSent(runId))
       const resumed = StoredResume.store(definitionOf(agent), { runId, seq, sent }, options)

@@ -97,6 +97,22 @@ export class RunNotCompleted extends Schema.TaggedError<RunNotCompleted>()("RunN
   }
 }
 
+/** What a host was to tell a run was not stored: the run does not go on. */
+export class MessageRefused extends Schema.TaggedError<MessageRefused>()("MessageRefused", {
+  runId: Schema.String,
+  status: RunStatus
+}) {
+  override get message(): string {
+    const why =
+      this.status === "completed"
+        ? "has completed: to go on from there, start another run with `after` it"
+        : this.status === "failed"
+          ? "has failed: resume it with `force`, once its cause is mended"
+          : "was stopped at the same moment: resume it again if it is to go on"
+    return `the message to run ${this.runId} was not stored, because the run ${why}`
+  }
+}
+
 /** The run has completed, and its stored result does not fit the `output` that the agent has now. */
 export class OutputMismatch extends Schema.TaggedError<OutputMismatch>()("OutputMismatch", {
   runId: Schema.String,
@@ -116,6 +132,7 @@ const kinds = [
   NoBudgetPool,
   AgentMismatch,
   RunNotCompleted,
+  MessageRefused,
   OutputMismatch,
   Limits.InvalidLimits,
   RunNotFound

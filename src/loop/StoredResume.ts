@@ -8,6 +8,7 @@ import { inWorldTime } from "../store/TimeLimit.ts"
 import * as Asked from "./Asked.ts"
 import * as Cancel from "./Cancel.ts"
 import { type Definition, knownOf } from "./Definition.ts"
+import { MessageRefused } from "./Refused.ts"
 import { changedLimits, foreseen, found, isOver } from "./Resume.ts"
 import { checkResume, type ResumeOptions } from "./RunOptions.ts"
 import * as Session from "./Session.ts"
@@ -44,7 +45,7 @@ export interface Seen {
 
 /**
  * Has a stored run stand as one that goes on, with what is said to it. Where it was stopped since it was asked for that it is
- * left so, as is one that is over. Yields whether it goes on. One that goes on already is left as it is if there is nothing to
+ * left so, as is one that is over: a message is refused then. Yields whether it goes on. One that goes on already is left as it is if there is nothing to
  * say to it; otherwise this fails with `RunBusy` while somebody drives it.
  */
 export const store = (definition: Definition, { runId, sent, seq: seen }: Seen, options: ResumeOptions) =>
@@ -57,7 +58,10 @@ export const store = (definition: Definition, { runId, sent, seq: seen }: Seen, 
       const run = found(yield* load(runId))
       const { last, state } = run
       yield* foreseen(definition, run, options, alone)
-      if (isOver(state, options, alone) || Cancel.stoppedSince(state, seen)) return false
+      if (isOver(state, options, alone) || Cancel.stoppedSince(state, seen)) {
+        if (message !== undefined) return yield* new MessageRefused({ runId, status: state.status })
+        return false
+      }
       const limits = yield* changedLimits(definition, state, options.limits, undefined)
       if (state.status === "running" && message === undefined && limits === undefined) return true
       const lease = yield* store.lease(runId)

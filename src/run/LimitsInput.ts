@@ -21,7 +21,10 @@ const isMoneyMode = Schema.is(MoneyMode)
 
 /** How much of each resource, as a user writes it. */
 export interface AmountsInput {
-  /** Model calls that came back. `Infinity` for no limit. */
+  /**
+   * Model calls that came back, and those that were cut off with their process, for they may have been answered and paid
+   * for. `Infinity` for no limit.
+   */
   readonly turns?: number | undefined
   /**
    * Money, in USD. Spend may pass it by less than the cost of one turn for each model call that runs at the same time;

@@ -8,7 +8,7 @@ import { Host } from "./host.ts"
 import { sse } from "./sse.ts"
 
 const json = (body: unknown, status = 200) => HttpServerResponse.jsonUnsafe(body, { status })
-const conflicts = { CallNotPending: 409, RunNotCompleted: 409 }
+const conflicts = { CallNotPending: 409, MessageRefused: 409, RunNotCompleted: 409 }
 const known = { RunNotFound: 404, SchemaError: 400, HttpServerError: 400, invalid: 400, ...conflicts }
 const statuses = new Map(Object.entries(known))
 

@@ -13,7 +13,7 @@ import { Agent, MemoryRunStore, RunHost, RunStore, ToolFailure } from "../../src
 import * as Scripted from "../../src/provider/Scripted.ts"
 import { describeStores } from "../store/stores.ts"
 import { checkLaws } from "./laws.ts"
-import { call, guarded, model, of, reader, settle } from "./support.ts"
+import { call, guarded, model, of, reader, settle, usage } from "./support.ts"
 
 const tools = Toolkit.make(guarded("delete"), reader("look"), reader("block"))
 
@@ -61,12 +61,16 @@ const workshop = Effect.gen(function* () {
 })
 type Workshop = Effect.Success<typeof workshop>
 
-/** A host whose scope is in the test's hands. */
-const opened = Effect.fnUntraced(function* ({ agents }: Workshop, options: RunHost.Options<never> = {}) {
+/** A host of these agents whose scope is in the test's hands. */
+const openedFor = Effect.fnUntraced(function* (
+  agents: ReadonlyArray<Agent.Agent<unknown, never, RunStore.RunStore>>,
+  options: RunHost.Options<never> = {}
+) {
   const scope = yield* Scope.make()
   const context = yield* Layer.buildWithScope(Layer.fresh(RunHost.layer(agents, options)), scope)
   return { host: Context.get(context, RunHost.RunHost), close: Scope.close(scope, Exit.void) }
 })
+const opened = ({ agents }: Workshop, options?: RunHost.Options<never>) => openedFor(agents, options)
 
 /** A host that has no place for any run, and is gone when it has been asked for this. */
 const full = <A, E>(shop: Workshop, ask: (host: RunHost.RunHost["Service"]) => Effect.Effect<A, E>) =>
@@ -239,6 +243,45 @@ describe("a host that is asked to have a run go on", () => {
       expect((yield* Fiber.join(driven)).run.turns).toBe(2)
     }))
 
+  test("says so if a message to it reaches nobody", (shop, store) =>
+    Effect.gen(function* () {
+      const { host } = yield* opened(shop)
+      yield* Agent.run(shop.looker.agent, "go", { runId: "completed" })
+      yield* Effect.exit(Agent.run(shop.cleaner.agent, "go", { runId: "failed" }))
+      yield* Agent.decide({ runId: "failed", callId: "c" }, Agent.approve({ args: { q: "locked" } }))
+      yield* Effect.exit(Agent.resume(shop.cleaner.agent, "failed"))
+      for (const runId of ["completed", "failed"] as const) {
+        const stood = yield* store.read(runId)
+        const refused = yield* Effect.flip(host.resume(runId, { message: "one more thing" }))
+        expect(refused).toMatchObject({ _tag: "MessageRefused", runId, status: runId })
+        expect(refused.message).toContain(runId === "completed" ? "`after`" : "`force`")
+        // There is nothing that could be lost.
+        yield* host.resume(runId)
+        expect(yield* store.read(runId)).toEqual(stood)
+      }
+    }))
+
+  test("says so if the run is stopped at the same moment, and a message with it", (shop, store) =>
+    Effect.gen(function* () {
+      yield* Effect.exit(Agent.run(shop.cleaner.agent, "go", { runId: "r" }))
+      const reached = yield* Deferred.make<void>()
+      const gate = yield* Deferred.make<void>()
+      const slow: RunStore.RunStore["Service"] = {
+        ...store,
+        inbox: (runId, after) =>
+          Effect.tap(store.inbox(runId, after), () =>
+            Effect.andThen(Deferred.succeed(reached, undefined), Deferred.await(gate))
+          )
+      }
+      const { host } = yield* Effect.provideService(opened(shop), RunStore.RunStore, slow)
+      const telling = yield* Effect.forkChild(Effect.flip(host.resume("r", { message: "go on" })))
+      yield* Deferred.await(reached)
+      yield* Agent.cancel("r", "stop")
+      yield* Deferred.succeed(gate, undefined)
+      expect(yield* Fiber.join(telling)).toMatchObject({ _tag: "MessageRefused", status: "interrupted" })
+      expect(yield* store.summary("r")).toMatchObject({ reason: "cancelled", detail: "stop" })
+    }))
+
   test("stores nothing of what is refused", (shop, store) =>
     Effect.gen(function* () {
       yield* Effect.exit(Agent.run(shop.cleaner.agent, "go", { runId: "r" }))
@@ -255,4 +298,79 @@ describe("a host that is asked to have a run go on", () => {
       yield* settle
       expect(yield* store.summary("r")).toMatchObject({ seq, reason: "approval" })
     }))
+})
+
+describe("whatever is said to a run, and whenever its host dies", () => {
+  const Step = Schema.Literals(["tell", "resume", "more", "stop", "approve", "crash", "recover", "wait"])
+
+  it.effect.prop(
+    "all of it is there at the end, once and in order, and the last word counts",
+    { steps: Schema.Array(Step).check(Schema.isMaxLength(14)) },
+    ({ steps }) =>
+      Effect.gen(function* () {
+        const store = yield* RunStore.RunStore
+        const done: Array<string> = []
+        const work = ({ q }: { readonly q: string }) =>
+          Effect.as(
+            Effect.sync(() => void done.push(q)),
+            "done"
+          )
+        const handlers = tools.toLayer({ delete: work, look: work, block: work })
+        // It asks for another deletion in each turn, and so it waits for somebody whenever it has stopped by itself.
+        const asks = Scripted.make("keeper", (turn) => call("delete", `c${turn}`, `${turn}`))
+        const keeper = Agent.make("keeper", { toolkit: tools, limits: { turns: 50, time: "1 hour" } }).pipe(
+          Agent.provide(Layer.merge(handlers, Scripted.layer(asks, { usage })))
+        )
+        let { close, host } = yield* openedFor([keeper])
+        yield* host.start("keeper", "go", { runId: "r" })
+        const told: Array<string> = []
+        let turns = 50
+        let approved = 0
+        let isStopped = false
+        const wait = Effect.andThen(settle, host.ended("r"))
+        yield* wait
+        for (const [index, step] of steps.entries()) {
+          if (step === "tell") told.push(`message ${index}`)
+          if (step === "more") turns++
+          if (step === "tell" || step === "resume" || step === "more") {
+            const options = {
+              tell: { message: `message ${index}` },
+              more: { limits: { turns } },
+              resume: {}
+            }
+            yield* host.resume("r", options[step])
+            isStopped = false
+          } else if (step === "stop") {
+            yield* host.cancel("r", "stop")
+            yield* settle
+            isStopped = true
+          } else if (step === "approve") {
+            const [waiting] = (yield* host.status("r")).approvals
+            if (waiting === undefined) continue
+            const decided = yield* Effect.result(host.decide(waiting, Agent.approve()))
+            if (decided._tag === "Success") approved++
+          } else if (step === "crash") {
+            yield* close
+            ;({ close, host } = yield* openedFor([keeper]))
+          } else if (step === "recover") yield* host.recover
+          else yield* settle
+        }
+        yield* close
+        ;({ close, host } = yield* openedFor([keeper]))
+        yield* host.recover
+        const ended = yield* host.ended("r")
+        yield* close
+        const { events, state } = yield* RunStore.load("r")
+        checkLaws(events)
+        expect(ended.status).toBe("interrupted")
+        expect(ended.reason === "cancelled").toBe(isStopped)
+        expect(state.limits.turns).toBe(turns)
+        const all = [...state.messages, ...state.held]
+        expect(all.flatMap((each) => (each.role === "user" ? [each.content] : []))).toEqual(["go", ...told])
+        expect(new Set(done).size).toBe(done.length)
+        expect(done.length).toBeLessThanOrEqual(approved)
+        expect(yield* store.isDriven("r")).toBe(false)
+      }).pipe(Effect.scoped, Effect.provide(Layer.fresh(MemoryRunStore.layer))),
+    { arbitrary: { runs: 200, size: 14 } }
+  )
 })
