@@ -87,10 +87,20 @@ interface Driver {
   last: Of<"run_stopped"> | "goes on" | undefined
 }
 
+/** What is still asked for of a run, and the run that somebody else has: that one, or one below it. */
+interface Busy {
+  readonly how: Drive
+  readonly busy: string
+}
+
 /** Has something else asked for than this, or nothing any more, unless somebody has asked again meanwhile. */
 const replace = (driver: Driver, how: Drive, by?: Drive): void => {
   if (driver.asked === how) driver.asked = by
 }
+
+/** Whether somebody does not know any more whether what he asked for was stored. */
+const isUntold = (cause: Cause.Cause<unknown>): boolean =>
+  Cause.hasInterrupts(cause) || Option.getOrUndefined(Cause.findErrorOption(cause)) instanceof RunStoreError
 
 /** How long to wait for somebody who has a run and does nothing with it: each time as long as all before, 26 s in all. */
 const waits = Array.from({ length: 8 }, (_, index) => 100 * 2 ** index)
@@ -148,14 +158,17 @@ export const make = Effect.fnUntraced(function* <R>(
       live.watcher(event, run)
     }
 
-  /** Drives a run until it stops, as far as that is wanted. Yields what is still asked for if somebody else has it. */
+  /**
+   * Drives a run until it stops, as far as that is wanted. Yields what is still asked for if somebody else has it, or one
+   * below it, and which that is.
+   */
   const attempt = (agent: Driven, runId: string, driver: Driver) =>
     Effect.gen(function* () {
       const how = driver.asked
       if (how === undefined || Deferred.isDoneUnsafe(drain)) return undefined
-      const isBusy = yield* Effect.gen(function* () {
+      const busy = yield* Effect.gen(function* () {
         const summary = yield* store.summary(runId)
-        if (!isWanted(how, summary)) return false
+        if (!isWanted(how, summary)) return undefined
         const { agent: name, tags = [] } = summary
         const around: Surroundings = {
           // A stream costs more than a whole reply, and shows nothing where nobody looks.
@@ -174,24 +187,35 @@ export const make = Effect.fnUntraced(function* <R>(
         }
         const resumed = Runs.resume(definitionOf(agent), runId, {}, around)
         yield* within({ runId, agent: name, tags }, resumed)
-        return false
+        return undefined
       }).pipe(
-        Effect.catchTag("RunBusy", () =>
-          Effect.as(Effect.logDebug(`run ${runId} is driven by somebody else`), driver.from === undefined)
+        Effect.catchTag("RunBusy", (error) =>
+          Effect.gen(function* () {
+            yield* Effect.logDebug(`run ${error.runId} is driven by somebody else`)
+            if (driver.from === undefined) return error.runId
+            if (driver.last !== undefined || error.runId === runId) return undefined
+            // One below it is, and its lease may end later than that of this one: nothing has been done yet.
+            driver.asked ??= how
+            driver.from = undefined
+            return error.runId
+          })
         ),
-        Effect.catchCause((cause) => Effect.as(undriven(runId)(cause), false))
+        Effect.catchCause((cause) => Effect.as(undriven(runId)(cause), undefined))
       )
       const { from, last } = driver
       // A run that had failed before says nothing when it fails again with the same.
       if (from !== undefined && typeof last === "object" && last.status === "failed")
         yield* HostLog.failed(last, agent.name)
-      if (from === undefined && !isBusy) replace(driver, how)
+      if (from === undefined && busy === undefined) replace(driver, how)
       driver.from = undefined
-      return isBusy ? how : undefined
+      return busy === undefined ? undefined : { how: driver.asked ?? how, busy }
     }).pipe(slots.withPermit)
 
-  /** Waits until nobody has a run any more; says that it is not so if somebody goes on with it, or keeps it. */
-  const comesFree = (runId: string, seq: number) => {
+  /**
+   * Waits until nobody has a run any more; says that it is not so if somebody goes on with it after event `seq`, where that
+   * is given, or keeps it.
+   */
+  const comesFree = (runId: string, seq: number | undefined) => {
     const isFree = Effect.gen(function* () {
       for (const ms of waits) {
         yield* Effect.sleep(ms)
@@ -199,19 +223,26 @@ export const make = Effect.fnUntraced(function* <R>(
       }
       return false
     })
-    const goesOn = Effect.as(Stream.runHead(store.watch(runId, seq)), false)
+    const goesOn =
+      seq === undefined ? Effect.never : Effect.as(Stream.runHead(store.watch(runId, seq)), false)
     return Effect.raceFirst(isFree, Effect.raceFirst(goesOn, Effect.as(Deferred.await(drain), false)))
   }
 
   /**
    * Waits for somebody else who has a run that has not stopped. Whoever drives it is left alone; but it may have been stored
-   * just now, or be stopped, by somebody who does not drive it.
+   * just now, or be stopped, by somebody who does not drive it. A run below it that somebody has is waited for until it is
+   * left, or its lease has ended.
    */
-  const awaitOthers = (runId: string, driver: Driver, how: Drive) =>
+  const awaitOthers = (runId: string, driver: Driver, { busy, how }: Busy) =>
     Effect.gen(function* () {
       const { seq, status } = yield* store.summary(runId)
       if (status !== "running") return replace(driver, how)
-      const isFree = how.hasWaited !== true && (yield* comesFree(runId, seq))
+      const isBelow = busy !== runId
+      const isFree = how.hasWaited !== true && (yield* comesFree(busy, isBelow ? undefined : seq))
+      if (!isFree && isBelow && !Deferred.isDoneUnsafe(drain))
+        yield* Effect.logWarning(
+          `run ${runId} is not driven on, because somebody drives run ${busy} below it: \`recover\` has it driven`
+        )
       replace(driver, how, isFree ? { ...how, hasWaited: true } : undefined)
     }).pipe(
       Effect.catchCause((cause) => {
@@ -320,19 +351,23 @@ export const make = Effect.fnUntraced(function* <R>(
     /** Has a run go on that stands like this, by way of the store that whoever asks for it sees. */
     resume: Effect.fnUntraced(function* (
       agent: Driven,
-      { agent: name, runId, seq, status, tags = [] }: RunSummary,
+      { agent: name, runId, seq, startedAt, status, tags = [] }: RunSummary,
       options: ResumeOptions,
       given: Store
     ) {
       const saysNothing = options.message === undefined
       if (status === "completed" && saysNothing) return
-      const isDriven = status === "running" && drivers.get(runId)?.from !== undefined
+      const isDriven = status === "running" && drivers.has(runId)
       // Its journal may be long, and there is nothing to write into it.
-      if (isDriven && saysNothing && options.limits === undefined) return live.expect(runId)
+      if (isDriven && saysNothing && options.limits === undefined) return yield* start(agent, runId)
       // Before anything else is waited for: a Stop that comes from now on counts.
       const sent = yield* inStore(Cancel.lastSent(runId))
-      const resumed = StoredResume.store(definitionOf(agent), { runId, seq, sent }, options)
-      const goesOn = yield* here(within({ runId, agent: name, tags }, resumed), given)
+      const seen = { runId, startedAt, seq, sent }
+      const resumed = StoredResume.store(definitionOf(agent), seen, options)
+      const goesOn = yield* here(within({ runId, agent: name, tags }, resumed), given).pipe(
+        // It may be stored all the same: whoever asked for it has gone, or the store could not say so any more.
+        Effect.onError((cause) => (isUntold(cause) ? start(agent, runId) : Effect.void))
+      )
       if (goesOn) yield* start(agent, runId)
     }),
     /**

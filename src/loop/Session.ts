@@ -44,8 +44,11 @@ interface Told {
   readonly message?: string | undefined
   /** The last model call, of which its driver may have died before it could tell the shared budget. */
   readonly last: PoolClaims.LastAttempt | undefined
-  /** The last command that counts no more if it is a Stop. */
-  readonly revoked?: number | undefined
+}
+
+/** A run that goes on, and that nobody drives yet: the last command that counts no more if it is a Stop, if any does. */
+interface Queued {
+  readonly revoked: number | undefined
 }
 
 /** How a run is taken up again. */
@@ -158,11 +161,12 @@ const said = (
 const again = Effect.fnUntraced(function* (
   { agent, tools }: Known,
   state: RunState.RunState,
-  { limits, message, revoked }: Told,
+  { limits, message }: Told,
   news: ReadonlyArray<Body>,
   inbox: number,
   lease: Lease,
-  watcher: Journal.Watcher | undefined
+  watcher: Journal.Watcher | undefined,
+  queued?: Queued
 ) {
   const { runId } = state
   const question = questionOf(state)
@@ -173,8 +177,14 @@ const again = Effect.fnUntraced(function* (
   }
   const { answer, messages } = said(state, question, message)
   const journal = yield* Journal.make({ runId, agent, tools: tools?.tools, from: state, lease, watcher })
-  const resumed = { type: "run_resumed", inbox, messages } as const
-  journal.stage(revoked === undefined ? resumed : { ...resumed, revoked }, ...news)
+  const resumed: Body = {
+    type: "run_resumed",
+    inbox,
+    messages,
+    ...(queued === undefined ? undefined : { queued: true }),
+    ...(queued?.revoked === undefined ? undefined : { revoked: queued.revoked })
+  }
+  journal.stage(resumed, ...news)
   if (limits !== undefined) journal.stage({ type: "limits_changed", limits })
   if (answer !== undefined) journal.stage(answer)
   return journal
@@ -208,8 +218,8 @@ export const goesOn = Effect.fnUntraced(function* (
   sent: number,
   lease: Lease
 ) {
-  const revoked = Cancel.revokedBy(state, sent)
-  const journal = yield* again(agent, state, { ...told, revoked }, [], state.inbox, lease, undefined)
+  const queued = { revoked: Cancel.revokedBy(state, sent) }
+  const journal = yield* again(agent, state, told, [], state.inbox, lease, undefined, queued)
   yield* journal.commit()
 })
 

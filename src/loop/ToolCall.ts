@@ -78,9 +78,12 @@ export const startOf = (
 export const notStarted = (call: PendingCall, detail: string): Body =>
   resultOf(call, { content: Words.failed, disposition: "refused", detail })
 
+/** How often a call is started that may be repeated, and whose process is gone each time: it may be what ends it. */
+const mostLosses = 5
+
 /**
  * The answer to a call that needs no execution: its tool does not exist, or is run by the model's provider alone, its
- * arguments cannot be read, the work that it would start goes on already, or its result is known.
+ * arguments cannot be read, the work that it would start goes on already, its result is known, or it ends its process.
  */
 export const withoutExecution = (
   job: Job,
@@ -106,7 +109,11 @@ export const withoutExecution = (
   if (call.args === Nesting.leftOut) return wrong(Words.tooDeep(call.tool, Signature.of(tool)))
   if (typeof call.args === "string") return wrong(Words.notJson(call.tool, Signature.of(tool)))
   const content = Operations.answered(job, state, call) ?? Desk.known(job, desk, call)
-  return content === undefined ? undefined : resultOf(call, { content, ok: true, disposition: "cached" })
+  if (content !== undefined) return resultOf(call, { content, ok: true, disposition: "cached" })
+  const { lost = 0 } = call
+  if (lost < mostLosses) return undefined
+  const why = Words.lostTooOften(call.tool, lost)
+  return resultOf(call, { content: why, disposition: "refused", detail: why })
 }
 
 /** How long a call may take whatever its run has left, in milliseconds. */

@@ -125,6 +125,10 @@ const stopped = (mayRun: boolean): string =>
 export const timedOut = (tool: string, ms: number, mayRun = false): string =>
   `Error: ${tool} reached its time limit of ${Math.round(ms)} ms. It ${stopped(mayRun)}.`
 
+/** A call that was started again and again, and whose process was gone each time. */
+export const lostTooOften = (tool: string, times: number): string =>
+  `Error: ${tool} was started ${times} times, and each time the process that ran it was gone before it came back. It is not started again.`
+
 /** A call that ended itself by interruption. */
 export const selfInterrupted = (tool: string): string => `Error: ${tool} was interrupted before it finished.`
 

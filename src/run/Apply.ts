@@ -71,7 +71,8 @@ export const apply = (draft: Draft, event: RunEvent): void => {
       }
       delete draft.fruitless
       draft.phase = "investigate"
-      PendingCalls.takeUp(draft)
+      // Until somebody drives the run its calls stand, and its children wait, as they did.
+      if (event.queued !== true) PendingCalls.takeUp(draft)
       draft.operations = draft.operations.map((operation) => without(operation, "handling"))
       draft.inbox = Math.max(draft.inbox, event.inbox)
       if (event.revoked !== undefined) draft.revoked = event.revoked

@@ -224,10 +224,14 @@ export const resolve = (draft: Draft, event: Of<"outcome_resolved">): void => {
   settle(draft, event.callId, event.tool, event.outcome === "happened", event.content)
 }
 
+/** A call of which its driver has seen no end; a sub-agent has its own calls, and goes on with its run. */
+const lose = (call: PendingCall): PendingCall =>
+  call.status === "running" && call.agent !== true ? { ...call, lost: (call.lost ?? 0) + 1 } : call
+
 /** The run is driven again: whatever ran or waited with a child may be started again, if it may be repeated. */
 export const takeUp = (draft: Draft): void => {
   draft.pending = draft.pending.map((call) => {
-    const free = without(letGo(call), "reconciled")
+    const free = without(letGo(lose(call)), "reconciled")
     return free.status === "suspended" ? { ...without(free, "suspension"), status: "waiting" } : free
   })
 }

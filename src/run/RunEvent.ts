@@ -16,7 +16,7 @@ export { CallEffect, Disposition, PlannedCall, Question, Suspension, WaitingCall
 export { Reason, RunStatus } from "./RunStatus.ts"
 
 /** The newest schema version that this build writes. An older one is read, a newer one is refused by name. */
-export const version = 2
+export const version = 3
 
 /** The run and the call from which a child run was started. */
 export const Parent = Schema.Struct({
@@ -96,6 +96,7 @@ const RunStarted = event("run_started", {
 
 const RunResumed = event("run_resumed", {
   inbox: Schema.Natural,
+  queued: Schema.optionalKey(Schema.Literal(true)),
   revoked: Schema.optionalKey(Schema.Natural),
   messages: Schema.Array(Message)
 })
@@ -291,10 +292,12 @@ export type BodyOf<Type extends RunEvent["type"]> = Extract<Body, { readonly typ
 
 /**
  * The version that an event is written with: the first that knows what it says. A build that would take an approval
- * which expires for one that does not refuses the run, and reads every other.
+ * which expires for one that does not, or obey a Stop that counts no more, refuses the run, and reads every other.
  */
-export const versionOf = (body: Body): number =>
-  body.type === "approval_resolved" && body.expires !== undefined ? 2 : 1
+export const versionOf = (body: Body): number => {
+  if (body.type === "run_resumed" && body.revoked !== undefined) return 3
+  return body.type === "approval_resolved" && body.expires !== undefined ? 2 : 1
+}
 
 /** What is not stored: progress of a running tool, and text as the model writes it, with the attempt it belongs to. */
 export const Ephemeral = Schema.Union([

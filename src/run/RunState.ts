@@ -34,6 +34,7 @@ export const PendingCall = Schema.Struct({
   problem: Schema.optionalKey(Schema.String),
   status: Schema.Literals(["waiting", "running", "suspended", "unknown"]),
   attempts: Schema.Natural,
+  lost: Schema.optionalKey(Schema.Natural),
   suspension: Schema.optionalKey(Suspension),
   evidence: Schema.optionalKey(Schema.Array(Evidence)),
   reconciled: Schema.optionalKey(Schema.Literal(true)),
@@ -43,7 +44,7 @@ export const PendingCall = Schema.Struct({
   childTokens: Schema.optionalKey(Schema.Natural),
   childUnpriced: Schema.optionalKey(Schema.Literal(true))
 })
-/** A call without a result, and how far it has come. */
+/** A call without a result, and how far it has come; `lost` is how often its driver was gone before it came back. */
 export type PendingCall = typeof PendingCall.Type
 
 /**

@@ -9,11 +9,12 @@ import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Schema from "effect/Schema"
 import * as Scope from "effect/Scope"
+import * as TestClock from "effect/testing/TestClock"
 import { Agent, MemoryRunStore, RunHost, RunStore, ToolFailure } from "../../src/index.ts"
 import * as Scripted from "../../src/provider/Scripted.ts"
 import { describeStores } from "../store/stores.ts"
 import { checkLaws } from "./laws.ts"
-import { call, guarded, model, of, reader, settle, usage } from "./support.ts"
+import { call, guarded, model, of, reader, settle, usage, withTime } from "./support.ts"
 
 const tools = Toolkit.make(guarded("delete"), reader("look"), reader("block"))
 
@@ -53,11 +54,16 @@ const workshop = Effect.gen(function* () {
   const lead = Agent.make("lead", { toolkit: Toolkit.make(ask.tool) }).pipe(
     Agent.provide(Layer.merge(ask.layer, leads.layer))
   )
-  const agents = [cleaner.agent, looker.agent, blocker.agent, asker, lead]
+  const block = Agent.asTool(blocker.agent, { name: "hold", description: "Holds." })
+  const parents = model([Scripted.call("hold", { task: "go" }, { id: "s" }), Scripted.text("done")])
+  const parent = Agent.make("parent", { toolkit: Toolkit.make(block.tool) }).pipe(
+    Agent.provide(Layer.merge(block.layer, parents.layer))
+  )
+  const agents = [parent, cleaner.agent, looker.agent, blocker.agent, asker, lead]
   const unlock = () => {
     isLocked = false
   }
-  return { agents, blocker, cleaner, done, gate, lead, looker, unlock }
+  return { agents, blocker, cleaner, done, gate, lead, looker, parent, unlock }
 })
 type Workshop = Effect.Success<typeof workshop>
 
@@ -194,6 +200,24 @@ describe("a run that a host was asked to have go on, and did not come to", () =>
         expect(of(yield* store.read("r/s"), "input_given")).toMatchObject([{ answer: "three" }])
       }))
 
+    test("has that answer also if something else was said to it before, and shows its question until then", (shop, store) =>
+      Effect.gen(function* () {
+        yield* Effect.exit(Agent.run(shop.lead, "go", { runId: "r" }))
+        const shown = yield* full(shop, (host) =>
+          Effect.gen(function* () {
+            yield* host.resume("r", { limits: { turns: 30 } })
+            const { question, status } = yield* host.status("r")
+            yield* host.resume("r", { message: "three" })
+            return { question, status }
+          })
+        )
+        expect(shown).toMatchObject({ status: "running", question: { runId: "r/s", text: "how many?" } })
+        expect(yield* recovered(shop, "r")).toMatchObject({ status: "completed" })
+        expect(of(yield* store.read("r/s"), "input_given")).toMatchObject([{ answer: "three" }])
+        const { state } = yield* RunStore.load("r")
+        expect(JSON.stringify(state.messages)).not.toContain("three")
+      }))
+
     test("has failed, and goes on only by force", (shop, store) =>
       Effect.gen(function* () {
         for (const runId of ["r", "left"])
@@ -241,6 +265,99 @@ describe("a host that is asked to have a run go on", () => {
         expect(yield* Effect.flip(host.resume("r", options))).toMatchObject({ _tag: "RunBusy", runId: "r" })
       yield* Deferred.succeed(gate, undefined)
       expect((yield* Fiber.join(driven)).run.turns).toBe(2)
+    }))
+
+  test("waits for whoever drives a run below it, and then has it driven", (shop, store) =>
+    Effect.gen(function* () {
+      const { gate } = shop
+      const first = yield* opened(shop, { shutdown: { running: "interrupt" } })
+      yield* first.host.start("parent", "go", { runId: "r" })
+      yield* settle
+      yield* first.close
+      // As if that had been killed: the lease of the run below ends later.
+      const scope = yield* Scope.make()
+      yield* Scope.provide(store.lease("r/s"), scope)
+      const { host } = yield* opened(shop)
+      yield* host.resume("r", { message: "be quick" })
+      yield* settle
+      yield* TestClock.adjust("5 seconds")
+      expect(yield* host.status("r")).toMatchObject({ status: "running" })
+      yield* Scope.close(scope, Exit.void)
+      yield* Deferred.succeed(gate, undefined)
+      expect(yield* withTime(host.ended("r"))).toMatchObject({ status: "completed" })
+    }))
+
+  test("lets a run be that somebody else has go on at the same moment", (shop, store) =>
+    Effect.gen(function* () {
+      yield* Agent.create(shop.blocker.agent, "go", { runId: "r" })
+      yield* Agent.cancel("r", "not yet")
+      const reached = yield* Deferred.make<void>()
+      const gate = yield* Deferred.make<void>()
+      const slow: RunStore.RunStore["Service"] = {
+        ...store,
+        lease: (runId) =>
+          Effect.andThen(
+            Effect.andThen(Deferred.succeed(reached, undefined), Deferred.await(gate)),
+            store.lease(runId)
+          )
+      }
+      const { host } = yield* Effect.provideService(opened(shop), RunStore.RunStore, slow)
+      const asking = yield* Effect.forkChild(host.resume("r"))
+      yield* Deferred.await(reached)
+      const { host: other } = yield* opened(shop)
+      yield* other.resume("r")
+      yield* settle
+      yield* Deferred.succeed(gate, undefined)
+      yield* Fiber.join(asking)
+      yield* Deferred.succeed(shop.gate, undefined)
+      expect(yield* withTime(other.ended("r"))).toMatchObject({ status: "completed" })
+    }))
+
+  test("has it driven also if whoever asked is gone when that is stored", (shop, store) =>
+    Effect.gen(function* () {
+      yield* Effect.exit(Agent.run(shop.cleaner.agent, "go", { runId: "r" }))
+      yield* Agent.decide({ runId: "r", callId: "c" }, Agent.approve())
+      const stored = yield* Deferred.make<void>()
+      const gate = yield* Deferred.make<void>()
+      const slow: RunStore.RunStore["Service"] = {
+        ...store,
+        append: (append) =>
+          Effect.tap(store.append(append), () =>
+            append.events.some((event) => event.type === "run_resumed" && event.queued === true)
+              ? Effect.andThen(Deferred.succeed(stored, undefined), Deferred.await(gate))
+              : Effect.void
+          )
+      }
+      const { host } = yield* Effect.provideService(opened(shop), RunStore.RunStore, slow)
+      const asking = yield* Effect.forkChild(host.resume("r"))
+      yield* Deferred.await(stored)
+      asking.interruptUnsafe()
+      yield* Deferred.succeed(gate, undefined)
+      yield* Fiber.await(asking)
+      expect(yield* withTime(host.ended("r"))).toMatchObject({ status: "completed" })
+    }))
+
+  test("tells the next run of its id nothing", (shop, store) =>
+    Effect.gen(function* () {
+      yield* Effect.exit(Agent.run(shop.cleaner.agent, "go", { runId: "r" }))
+      const reached = yield* Deferred.make<void>()
+      const gate = yield* Deferred.make<void>()
+      const slow: RunStore.RunStore["Service"] = {
+        ...store,
+        inbox: (runId, after) =>
+          Effect.tap(store.inbox(runId, after), () =>
+            Effect.andThen(Deferred.succeed(reached, undefined), Deferred.await(gate))
+          )
+      }
+      const { host } = yield* Effect.provideService(opened(shop), RunStore.RunStore, slow)
+      const asking = yield* Effect.forkChild(Effect.flip(host.resume("r", { message: "secret" })))
+      yield* Deferred.await(reached)
+      yield* store.delete("r")
+      yield* TestClock.adjust("1 second")
+      yield* Agent.create(shop.cleaner.agent, "go", { runId: "r" })
+      yield* Deferred.succeed(gate, undefined)
+      expect(yield* Fiber.join(asking)).toMatchObject({ _tag: "RunNotFound" })
+      expect(yield* store.summary("r")).toMatchObject({ seq: 1 })
     }))
 
   test("says so if a message to it reaches nobody", (shop, store) =>

@@ -29,10 +29,12 @@ import {
   ToolPolicy
 } from "../../src/index.ts"
 import * as Scripted from "../../src/provider/Scripted.ts"
+import { checkLaws } from "./laws.ts"
 import {
   call,
   check,
   checkLive,
+  crashing,
   expectTag,
   expectValidRequests,
   finish,
@@ -1152,5 +1154,60 @@ describe("a toolkit without handlers", () => {
     expect(Exit.isFailure(exit) && Cause.pretty(exit.cause)).toContain("no handler of find, put is provided")
     const store = yield* RunStore.RunStore
     expect(yield* store.list()).toEqual([])
+  })
+})
+
+describe("a call whose process is gone before it comes back", () => {
+  const tools = Toolkit.make(reader("look"), reader("other"))
+
+  /** Drives a run of two reading calls, of which one ends its process each time; says how often each was begun. */
+  const drive = Effect.fnUntraced(function* (deaths: number) {
+    const begun = { look: 0, other: 0 }
+    const handlers = tools.toLayer({
+      look: () =>
+        Effect.as(
+          Effect.sync(() => void begun.look++),
+          "seen"
+        ),
+      other: () =>
+        Effect.as(
+          Effect.sync(() => void begun.other++),
+          "seen too"
+        )
+    })
+    const { layer } = model([Scripted.turn(call("other", "o"), call("look", "l")), Scripted.text("done")])
+    const agent = Agent.make("reader", { toolkit: tools }).pipe(Agent.provide(Layer.merge(handlers, layer)))
+    yield* Agent.create(agent, "go", { runId: "r" })
+    for (let death = 0; death < deaths; death++)
+      yield* crashing(Effect.exit(Agent.resume(agent, "r")), {
+        before: (event) => event.type === "tool_result" && event.callId === "l"
+      })
+    const exit = yield* Agent.resume(agent, "r")
+    return { begun, exit, events: yield* journal("r") }
+  })
+
+  check(
+    "is started again, if it changes nothing, and after the fifth time no more: the run goes on without it",
+    function* () {
+      const { begun, events, exit } = yield* drive(5)
+      expect(begun.look).toBe(5)
+      expect(of(events, "tool_result").filter(({ callId }) => callId === "l")).toMatchObject([
+        {
+          ok: false,
+          disposition: "refused",
+          content:
+            "Error: look was started 5 times, and each time the process that ran it was gone before it came back. It is not started again."
+        }
+      ])
+      expect(exit.run.messages.at(-1)).toMatchObject({ role: "assistant" })
+      checkLaws(events)
+    }
+  )
+
+  check("has its result if the fifth process lives", function* () {
+    const { begun, events } = yield* drive(4)
+    expect(begun.look).toBe(5)
+    expect(of(events, "tool_result").filter(({ callId }) => callId === "l")).toMatchObject([{ ok: true }])
+    checkLaws(events)
   })
 })

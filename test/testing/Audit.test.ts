@@ -193,7 +193,7 @@ const stored = (seq: number, body: Body, more: Partial<RunEvent> = {}): RunEvent
 const sequence: ReadonlyArray<Breach> = [
   breach(5, "it is numbered 2, and the next number is 1", begun, stored(2, asked(1))),
   breach(5, "it is of run other, in the journal of run run", begun, stored(1, asked(1), { runId: "other" })),
-  breach(5, "there is no version 3 of events", begun, stored(1, asked(1), { v: 3 })),
+  breach(5, "there is no version 4 of events", begun, stored(1, asked(1), { v: 4 })),
   breach(5, "a run begins with run_started, and not with run_resumed", resumed),
   breach(5, "the run is started again", begun, begun),
   breach(

@@ -277,6 +277,7 @@ const resume = (ledger: Ledger, event: Of<"run_resumed">): void => {
   if (ledger.phase === "handoff" || event.messages.length > 0) ledger.answered = false
   ledger.phase = "investigate"
   ledger.inbox = Math.max(ledger.inbox, event.inbox)
+  if (event.queued === true) return
   for (const call of ledger.open.values()) {
     letGo(call)
     call.retrying = false
