@@ -27,7 +27,7 @@ export class RunBusy extends Schema.TaggedError<RunBusy>()("RunBusy", {
   runId: Schema.String
 }) {
   override get message(): string {
-    return `run ${this.runId} is driven by somebody else; if its driver has died, its lease ends by itself after RunStore.LeaseTime (15 seconds unless it is set): try again then`
+    return `run ${this.runId} is driven by somebody else: try again when it has stopped; if its driver has died, its lease ends by itself after RunStore.LeaseTime (15 seconds unless it is set)`
   }
 }
 

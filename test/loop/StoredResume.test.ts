@@ -146,7 +146,7 @@ describe("a run that a host was asked to have go on, and did not come to", () =>
         expect(shop.done).toEqual(["look x", "look y"])
       }))
 
-    test("is stopped by a Stop that comes while it waits, and by none from before", (shop) =>
+    test("is stopped by a Stop that comes while it waits, and by none from before", (shop, store) =>
       Effect.gen(function* () {
         const runs = ["stopped", "stopped twice", "stopped and resumed", "stopped again"]
         for (const runId of runs) yield* Agent.create(shop.looker.agent, "go", { runId })
@@ -161,6 +161,9 @@ describe("a run that a host was asked to have go on, and did not come to", () =>
           })
         )
         expect(standing).toMatchObject({ reason: "cancelled", detail: "third" })
+        const resumed = of(yield* store.read("stopped twice"), "run_resumed")
+        // Whoever does not know which Stop counts no more does not read the run.
+        expect(resumed.at(-1)).toMatchObject({ v: 3, queued: true, revoked: 1 })
         yield* Deferred.succeed(shop.gate, undefined)
         const { close, host } = yield* opened(shop)
         expect([...(yield* host.recover)].sort()).toEqual(["long", ...runs.slice(0, 3)].sort())
@@ -168,7 +171,6 @@ describe("a run that a host was asked to have go on, and did not come to", () =>
           expect(yield* host.ended(runId)).toMatchObject({ status: "completed" })
         expect(yield* host.ended("stopped again")).toMatchObject({ reason: "cancelled", detail: "third" })
         yield* close
-        const store = yield* RunStore.RunStore
         for (const runId of runs) checkLaws(yield* store.read(runId))
       }))
 
