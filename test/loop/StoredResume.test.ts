@@ -242,6 +242,17 @@ describe("a run that a host was asked to have go on, and did not come to", () =>
 })
 
 describe("a host that is asked to have a run go on", () => {
+  /** A host that is held up once it has looked whether its run was sent a Stop. */
+  const heldAtInbox = Effect.fnUntraced(function* (shop: Workshop, store: RunStore.RunStore["Service"]) {
+    const reached = yield* Deferred.make<void>()
+    const gate = yield* Deferred.make<void>()
+    const hold = Effect.andThen(Deferred.succeed(reached, undefined), Deferred.await(gate))
+    const inbox: typeof store.inbox = (runId, after) => Effect.tap(store.inbox(runId, after), () => hold)
+    const slow = { ...store, inbox }
+    const { host } = yield* Effect.provideService(opened(shop), RunStore.RunStore, slow)
+    return { gate, host, reached }
+  })
+
   const test = (
     what: string,
     body: (
@@ -342,16 +353,7 @@ describe("a host that is asked to have a run go on", () => {
   test("tells the next run of its id nothing", (shop, store) =>
     Effect.gen(function* () {
       yield* Effect.exit(Agent.run(shop.cleaner.agent, "go", { runId: "r" }))
-      const reached = yield* Deferred.make<void>()
-      const gate = yield* Deferred.make<void>()
-      const slow: RunStore.RunStore["Service"] = {
-        ...store,
-        inbox: (runId, after) =>
-          Effect.tap(store.inbox(runId, after), () =>
-            Effect.andThen(Deferred.succeed(reached, undefined), Deferred.await(gate))
-          )
-      }
-      const { host } = yield* Effect.provideService(opened(shop), RunStore.RunStore, slow)
+      const { gate, host, reached } = yield* heldAtInbox(shop, store)
       const asking = yield* Effect.forkChild(Effect.flip(host.resume("r", { message: "secret" })))
       yield* Deferred.await(reached)
       yield* store.delete("r")
@@ -383,16 +385,7 @@ describe("a host that is asked to have a run go on", () => {
   test("says so if the run is stopped at the same moment, and a message with it", (shop, store) =>
     Effect.gen(function* () {
       yield* Effect.exit(Agent.run(shop.cleaner.agent, "go", { runId: "r" }))
-      const reached = yield* Deferred.make<void>()
-      const gate = yield* Deferred.make<void>()
-      const slow: RunStore.RunStore["Service"] = {
-        ...store,
-        inbox: (runId, after) =>
-          Effect.tap(store.inbox(runId, after), () =>
-            Effect.andThen(Deferred.succeed(reached, undefined), Deferred.await(gate))
-          )
-      }
-      const { host } = yield* Effect.provideService(opened(shop), RunStore.RunStore, slow)
+      const { gate, host, reached } = yield* heldAtInbox(shop, store)
       const telling = yield* Effect.forkChild(Effect.flip(host.resume("r", { message: "go on" })))
       yield* Deferred.await(reached)
       yield* Agent.cancel("r", "stop")
