@@ -114,8 +114,8 @@ export class RunHost extends Context.Service<
      * while it waits for its turn; a Stop from before that a driver is still about to obey is obeyed.
      *
      * A run that has completed is left alone, as is a failed one without `force`: a message to it is refused
-     * (`MessageRefused`), as it is if the run is stopped at the same moment. So is one left alone that runs already if there
-     * is nothing new to say to it; if there is, this fails with `RunBusy` while somebody drives it. A driver that has stopped
+     * (`MessageRefused`), as it is if the run is stopped at the same moment. One that runs already is left alone, too, if
+     * there is nothing new to say to it; if there is, this fails with `RunBusy` while somebody drives it. A driver that has stopped
      * the run and has not let go of it yet is waited for, 30 seconds at most. For the rest it fails as `Agent.resume` does for
      * what it refuses, such as limits that cannot be used: nothing is stored then. That is looked at before a layer of
      * `Agent.provide` is built: what only those tell, such as that a model which comes with them has no price, is found when
