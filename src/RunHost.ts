@@ -115,9 +115,9 @@ export class RunHost extends Context.Service<
      *
      * A run that has completed is left alone, as is a failed one without `force`: a message to it is refused
      * (`MessageRefused`), as it is if the run is stopped at the same moment. One that runs already is left alone, too, if
-     * there is nothing new to say to it; if there is, this fails with `RunBusy` while somebody drives it. A driver that has stopped
-     * the run and has not let go of it yet is waited for, 30 seconds at most. For the rest it fails as `Agent.resume` does for
-     * what it refuses, such as limits that cannot be used: nothing is stored then. That is looked at before a layer of
+     * there is nothing new to say to it; if there is, this fails with `RunBusy` while somebody drives it. A driver that has
+     * stopped the run and not let go of it yet is waited for, 30 seconds at most. For the rest it fails as `Agent.resume` does
+     * for what it refuses, such as limits that cannot be used: nothing is stored then. That is looked at before a layer of
      * `Agent.provide` is built: what only those tell, such as that a model which comes with them has no price, is found when
      * the run is driven. It stays as `running` then, as one does that was started so, and the log says so.
      */

@@ -34,9 +34,10 @@ export interface AsTool<Name extends string, P extends Schema.Top, S extends Sch
 }
 
 /**
- * Makes an agent a tool of another. Each call is a child run, with the id `parent/callId`, an own transcript and own limits; a Stop of the parent stops it, its cost is the parent's too, and a resume of the parent continues it. What
- * waits for a person, for the provider or for an unknown outcome suspends the parent; a child that runs out of turns or
- * budget, or fails, comes back in words, with what it had found.
+ * Makes an agent a tool of another. Each call is a child run, with the id `parent/callId`, an own transcript and own
+ * limits; a Stop of the parent stops it, its cost is the parent's too, and a resume of the parent continues it. What waits
+ * for a person, for the provider or for an unknown outcome suspends the parent; a child that runs out of turns or budget,
+ * or fails, comes back in words, with what it had found.
  *
  * So does a child that somebody has cancelled by its own id, with the reason given, and whatever it waited for is dropped.
  * A resume of the parent does not continue that one: resume the child itself before, and its parent takes its answer.

@@ -300,7 +300,7 @@ export const make = Effect.fnUntraced(function* <R>(
       if (driver === undefined) return submit(agent, runId, onlyUnstopped)
       // It may be on the way out of a run that has stopped, or was deleted, meanwhile; else nothing is left to do then. And it
       // may have looked at the run before this was stored: what it finds there is no answer to this.
-      driver.asked = { ...driver.asked }
+      driver.asked = { ...(driver.asked ?? onlyUnstopped) }
       return Effect.void
     })
 

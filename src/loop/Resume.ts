@@ -22,7 +22,7 @@ import * as PoolClaims from "./PoolClaims.ts"
 import { AgentMismatch, NoBudgetPool } from "./Refused.ts"
 import type { ResumeOptions } from "./RunOptions.ts"
 import * as Session from "./Session.ts"
-import type { Surroundings } from "./Surroundings.ts"
+import { alone, type Surroundings } from "./Surroundings.ts"
 
 /** Why a stored run is not taken up by this agent. */
 export const mismatch = (definition: Definition, runId: string, problem: string) =>
@@ -114,21 +114,22 @@ const sharesAsBefore = (
   pool !== undefined && here.pool === undefined ? Effect.fail(new NoBudgetPool({ runId, pool })) : Effect.void
 
 /**
- * Fails as taking a stored run up would, for as much as can be told without what its agent brings along: that may be the
- * model, its price or the shared budget.
+ * Fails as taking a stored run up would that is below no other, for as much as can be told without what its agent brings
+ * along: that may be the model, its price or the shared budget. Yields the limits with which it goes on, where they are
+ * others; `undefined` if it is over.
  */
 export const foreseen = Effect.fnUntraced(function* (
   definition: Definition,
   run: Found,
-  options: ResumeOptions,
-  around: Surroundings
+  options: ResumeOptions
 ) {
   const { state } = run
-  yield* mayTakeUp(definition, state, around)
-  if (isOver(state, options, around)) return
-  const changed = yield* changedLimits(definition, state, options.limits, around.allowance)
-  if (definition.provided !== undefined) return
-  yield* sharesAsBefore(run, yield* means(definition, changed ?? state.limits))
+  yield* mayTakeUp(definition, state, alone)
+  if (isOver(state, options, alone)) return undefined
+  const limits = yield* changedLimits(definition, state, options.limits, undefined)
+  if (definition.provided === undefined)
+    yield* sharesAsBefore(run, yield* means(definition, limits ?? state.limits))
+  return { limits }
 })
 
 /** Takes a stored run up and drives it until it stops. One that is over, for this caller, stays as it is. */

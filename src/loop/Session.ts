@@ -157,16 +157,22 @@ const said = (
       }
 }
 
-/** The pen of a run that is taken up again, with its commands up to number `inbox`; what it goes on with is staged. */
+/** What a run that is taken up again goes on with, besides what is said to it. */
+interface Again {
+  readonly news?: ReadonlyArray<Body>
+  /** The last of its commands that is taken in, if any is. */
+  readonly inbox?: number
+  readonly watcher?: Journal.Watcher | undefined
+  readonly queued?: Queued
+}
+
+/** The pen of a run that is taken up again; what it goes on with is staged. */
 const again = Effect.fnUntraced(function* (
   { agent, tools }: Known,
   state: RunState.RunState,
   { limits, message }: Told,
-  news: ReadonlyArray<Body>,
-  inbox: number,
   lease: Lease,
-  watcher: Journal.Watcher | undefined,
-  queued?: Queued
+  { inbox = state.inbox, news = [], queued, watcher }: Again
 ) {
   const { runId } = state
   const question = questionOf(state)
@@ -202,7 +208,7 @@ export const endAgain = Effect.fnUntraced(function* (
   // If the pool cannot be told now it is told when the run is taken up again.
   yield* Effect.ignore(PoolClaims.settleAgain(agent, told.last), { log: "Warn" })
   const news = yield* Orphans.closeBelow(agent, state)
-  const journal = yield* again(agent, state, told, news, state.inbox, lease, watcher)
+  const journal = yield* again(agent, state, told, lease, { news, watcher })
   yield* RunEnd.stopDriven(journal, ending)
   return journal.state()
 })
@@ -219,7 +225,7 @@ export const goesOn = Effect.fnUntraced(function* (
   lease: Lease
 ) {
   const queued = { revoked: Cancel.revokedBy(state, sent) }
-  const journal = yield* again(agent, state, told, [], state.inbox, lease, undefined, queued)
+  const journal = yield* again(agent, state, told, lease, { queued })
   yield* journal.commit()
 })
 
@@ -238,7 +244,7 @@ export const resume = Effect.fnUntraced(function* (
   const commands = yield* store.inbox(state.runId, state.inbox)
   const misfits = yield* Inbox.misfits(job, state, commands)
   const inbox = commands.at(-1)?.id ?? state.inbox
-  const journal = yield* again(job, state, resumption, news, inbox, lease, watcher)
+  const journal = yield* again(job, state, resumption, lease, { news, inbox, watcher })
   Inbox.takeIn(journal, commands, misfits)
   if (stays !== undefined) {
     const lost = RunState.unknownOutcomes(journal.state())

@@ -9,10 +9,11 @@ import * as Asked from "./Asked.ts"
 import * as Cancel from "./Cancel.ts"
 import { type Definition, knownOf } from "./Definition.ts"
 import { MessageRefused } from "./Refused.ts"
-import { changedLimits, foreseen, found, isOver } from "./Resume.ts"
+import { foreseen, found } from "./Resume.ts"
 import { checkResume, type ResumeOptions } from "./RunOptions.ts"
 import * as Session from "./Session.ts"
 import { alone, apart } from "./Surroundings.ts"
+import { standsAs } from "./Wanted.ts"
 
 /** How long to wait between two looks at a run that somebody else has, in milliseconds. */
 const betweenMs = 25
@@ -52,17 +53,16 @@ export const store = (
       const { last, state } = run
       // What was asked of a run is not asked of the next one of its id.
       if (state.startedAt !== startedAt) return yield* new RunNotFound({ runId })
-      yield* foreseen(definition, run, options, alone)
-      if (isOver(state, options, alone) || Cancel.stoppedSince(state, seen)) {
+      const goesOn = yield* foreseen(definition, run, options)
+      if (goesOn === undefined || Cancel.stoppedSince(state, seen)) {
         if (message !== undefined) return yield* new MessageRefused({ runId, status: state.status })
         return false
       }
-      const limits = yield* changedLimits(definition, state, options.limits, undefined)
+      const { limits } = goesOn
       if (state.status === "running" && message === undefined && limits === undefined) return true
       const lease = yield* store.lease(runId)
-      const { seq, updatedAt } = yield* store.summary(runId)
-      // Somebody has driven it meanwhile.
-      if (seq !== state.seq || updatedAt !== state.updatedAt) return yield* new RunBusy({ runId })
+      // Somebody may have driven it meanwhile.
+      if (!standsAs(state, yield* store.summary(runId))) return yield* new RunBusy({ runId })
       yield* Session.goesOn(yield* knownOf(definition), state, { last, limits, message }, sent, lease)
       return true
     }).pipe(Effect.scoped)

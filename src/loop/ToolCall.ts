@@ -253,9 +253,8 @@ export interface Last {
 
 /**
  * Executes a call whose `tool_start` is stored, and stores what came of it. If the run ends with this call, nothing is
- * stored yet: the result and the end go into one append, so that no crash can leave the one without the other. Yields why a
- * child run that has begun is refused now. Fails
- * only if the store does, or a child run cannot be driven.
+ * stored yet: the result and the end go into one append, so that no crash can leave the one without the other. Yields why
+ * a child run that has begun is refused now. Fails only if the store does, or a child run cannot be driven.
  */
 export const execute = Effect.fnUntraced(function* (job: Job, journal: Journal, desk: Desk.Desk, one: Keyed) {
   const { call } = one

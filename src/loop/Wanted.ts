@@ -4,10 +4,17 @@
  */
 import type { RunSummary } from "../store/RunStore.ts"
 
+/** How far a run has come. */
+type Standing = Pick<RunSummary, "seq" | "updatedAt">
+
+/** Whether a run has come no further than it had. Another run of its id may have come to the same number. */
+export const standsAs = (then: Standing, now: Standing): boolean =>
+  now.seq === then.seq && now.updatedAt === then.updatedAt
+
 /** What is wanted of a run: that one which has not stopped is driven. */
 export interface Drive {
   /** How it stood when all was said that it waited for, if that is why: where it has stopped since, it is left so. */
-  readonly answered?: Pick<RunSummary, "seq" | "updatedAt">
+  readonly answered?: Standing
   /** Whether this has waited already for somebody else who had the run. */
   readonly hasWaited?: true
 }
@@ -20,10 +27,5 @@ export const recovering = (run: RunSummary): Drive =>
   run.status === "running" ? onlyUnstopped : { answered: run }
 
 /** Whether a run that stands like this is to be driven. */
-export const isWanted = (
-  { answered }: Drive,
-  run: Pick<RunSummary, "seq" | "status" | "updatedAt">
-): boolean =>
-  run.status === "running" ||
-  // Another run of its id may have come to the same number.
-  (run.seq === answered?.seq && run.updatedAt === answered.updatedAt)
+export const isWanted = ({ answered }: Drive, run: Standing & Pick<RunSummary, "status">): boolean =>
+  run.status === "running" || (answered !== undefined && standsAs(answered, run))

@@ -4,7 +4,7 @@ import * as Struct from "effect/Struct"
 import * as Digest from "../../src/loop/Digest.ts"
 import * as Summary from "../../src/loop/Summary.ts"
 import * as Fold from "../../src/run/Fold.ts"
-import type { Body, Of, RunEvent } from "../../src/run/RunEvent.ts"
+import { type Body, type Of, type RunEvent, version } from "../../src/run/RunEvent.ts"
 import * as MemoryRunStore from "../../src/store/MemoryRunStore.ts"
 import { RunStore, RunSummary } from "../../src/store/RunStore.ts"
 import * as Audit from "../../src/testing/Audit.ts"
@@ -193,7 +193,7 @@ const stored = (seq: number, body: Body, more: Partial<RunEvent> = {}): RunEvent
 const sequence: ReadonlyArray<Breach> = [
   breach(5, "it is numbered 2, and the next number is 1", begun, stored(2, asked(1))),
   breach(5, "it is of run other, in the journal of run run", begun, stored(1, asked(1), { runId: "other" })),
-  breach(5, "there is no version 4 of events", begun, stored(1, asked(1), { v: 4 })),
+  breach(5, `there is no version ${version + 1} of events`, begun, stored(1, asked(1), { v: version + 1 })),
   breach(5, "a run begins with run_started, and not with run_resumed", resumed),
   breach(5, "the run is started again", begun, begun),
   breach(
